@@ -1,1 +1,1 @@
-"""The REST API, a module per kind of object."""
+"""The REST API of the pool."""

@@ -1,4 +1,4 @@
-"""The WSGI application: resources, and what happens around each request."""
+"""The Flask application: its routes, and the processing before and after each request."""
 
 import logging
 import time
@@ -43,12 +43,12 @@ from fpga_pool.rpc.transport import Refusals
 
 LOG = logging.getLogger(__name__)
 
-#: Enough for the largest batch that is accepted several times over, so that a larger one learns by how much.
+#: Several times the size of the largest accepted batch, so that larger ones get an error that states the limit of jobs.
 MAX_BODY_BYTES = 32 * 2**20
 
 _INSTRUMENTS = "fpga_pool_instruments"
 _REFUSALS = "fpga_pool_refusals"
-#: Operation of a request that no route fits.
+#: Operation of a request that matches no route, in metrics.
 _NO_OPERATION = "unknown"
 
 
@@ -61,14 +61,14 @@ def create_app(
     keystone: bool = False,
     instruments: Instruments | None = None,
 ) -> Flask:
-    """Return the API of the pool that `scheduler` runs.
+    """Return the API of the pool that `scheduler` serves.
 
-    `enforcer` has the rules of the policy (None: the default ones).  With `keystone`, the middleware in front of the
-    application has checked the caller's token; otherwise the headers are believed.  `instruments` count requests.
+    `enforcer` has the rules of the policy (None = the default ones).  With `keystone`, middleware in front of the
+    application validates tokens; otherwise the caller's headers are trusted.  `instruments` count requests.
     """
     app = Flask("fpga_pool.api", static_folder=None)
     app.config.update(MAX_CONTENT_LENGTH=max_body_bytes, MAX_BATCH_JOBS=max_batch_jobs, KEYSTONE=keystone)
-    # Lists are in the order of the pool, objects in that of their views.
+    # Keep the order of lists and of the fields of objects.
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
     app.extensions[_INSTRUMENTS] = instruments or Instruments()
@@ -93,7 +93,7 @@ def create_app(
 
 
 def list_versions() -> ResponseReturnValue:
-    """List the versions of the API; a browser, which prefers HTML, is led to the dashboard."""
+    """List the versions of the API; redirect clients that prefer HTML, i.e. browsers, to the dashboard."""
     _query(NoQuery)
     wanted = request.accept_mimetypes
     prefers_page = wanted["text/html"] > wanted["application/json"]
@@ -114,7 +114,7 @@ def _root() -> str:
 
 
 def openapi_document() -> ResponseReturnValue:
-    """Describe the API: every operation, and the schemas of what it takes and answers."""
+    """Return the OpenAPI document: all operations, and the schemas of their requests and responses."""
     _query(NoQuery)
     return _json(openapi())
 
@@ -122,12 +122,12 @@ def openapi_document() -> ResponseReturnValue:
 def _view(
     operation: Operation, authorizer: Authorizer, rates: RequestRates, places: Places
 ) -> Callable[..., ResponseReturnValue]:
-    """Return what Flask calls for an operation."""
+    """Return the Flask view of an operation."""
     of_projects, purges = names_projects(operation), purges_projects(operation)
 
     def view(uuid: str = "", name: str = "") -> ResponseReturnValue:
         caller = context.identify()
-        if project_id := context.tenant().project_id:  # one of system scope is an operator, and has no quota
+        if project_id := context.tenant().project_id:  # callers of system scope are operators without a quota
             rates.take(project_id, context.scheduler().quota)
         authorizer.require(rule_name(operation), operation.persona, caller)
         query = _query(operation.query)
@@ -158,7 +158,7 @@ def _view(
 
 
 def _query(wanted: Any) -> Any:
-    """Return the parameters of the request; InvalidInput where one is unknown or cannot be right."""
+    """Return the parameters of the request. Raises InvalidInput if one is unknown or invalid."""
     hints = hints_of(wanted)
     lists = {name for name, hint in hints.items() if get_origin(hint) is tuple}
     dates = {name for name, hint in hints.items() if bare(hint) is datetime}
@@ -166,31 +166,31 @@ def _query(wanted: Any) -> Any:
     for name, texts in request.args.lists():
         if name not in lists and len(texts) > 1:
             raise InvalidInput(f"{name[:64]}: expected once, found {len(texts)} times")
-        # A date is read strictly: otherwise a number would be one, too, in seconds since 1970.
+        # Dates are parsed strictly; otherwise numbers would be accepted, too, as seconds since 1970.
         given[name] = texts if name in lists else read(hints[name], texts[0], name) if name in dates else texts[0]
     return read(wanted, given, "", root="query", strict=False)
 
 
 def _seen(operation: Operation) -> Seen:
-    """Return the versions that If-Match names; InvalidInput where such a condition would not be kept."""
+    """Return the versions in If-Match. Raises InvalidInput if the operation does not support the condition."""
     if "If-Match" in request.headers and not operation.is_conditional:
         raise InvalidInput("If-Match: expected with PUT, PATCH and DELETE only")
     if "If-None-Match" in request.headers and request.method not in ("GET", "HEAD"):
         raise InvalidInput("If-None-Match: expected with GET only")
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return None
-    # A weak one says that the representation may differ: it matches nothing, as what is no tag (None).
+    # Weak tags match nothing, as the representation may differ; nor do invalid ones (None).
     return tuple(tag.partition("-")[0][:64] for tag in sorted(filter(None, request.if_match))[:100])
 
 
 def _tag(response: Response, version: str) -> None:
-    """Add the ETag: the version of the object, which If-Match looks at, and a digest of all that is shown of it.
+    """Add the ETag: the version of the object, which If-Match compares, and a digest of the whole body.
 
-    Where a GET has it already, its answer is 304, without a body.
+    If If-None-Match of a GET contains it, the response is 304, without a body.
     """
     tag = "-".join(filter(None, [version, digest(response.get_data())]))
     response.set_etag(tag)
-    # A cache may keep it for this caller, and asks whether it is still so.
+    # The caller's cache may store the response, but must revalidate it.
     response.headers["Cache-Control"] = "private, no-cache"
     if request.method in ("GET", "HEAD") and request.if_none_match.contains_weak(tag):
         response.status_code = 304
@@ -211,15 +211,15 @@ def _note_start() -> None:
 
 
 def _require_loopback_name() -> None:
-    """Refuse a request that came under a foreign name: a web page whose name was made to lead here."""
+    """Refuse a request with a foreign Host header, which a web page may have sent by DNS rebinding."""
     if is_foreign(request.host):
         raise BadRequest("Host: expected the loopback address on which this API listens")
 
 
 def _log(response: Response) -> Response:
-    """Log changes at INFO, reads at DEBUG, and there also refused changes beyond a few, which strangers can send.
+    """Log changes at INFO, reads at DEBUG. Refused changes, which anyone can send, are at DEBUG, too, beyond a few.
 
-    The request id of the line is also in the response.
+    The response has the request id of the log line.
     """
     level = logging.DEBUG if request.method in ("GET", "HEAD", "OPTIONS") else logging.INFO
     if level == logging.INFO and 400 <= response.status_code < 500:

@@ -1,4 +1,4 @@
-"""Context of a request: the caller, the request id, and the scheduler that answers."""
+"""Context of a request: the caller, the request id, and the scheduler that serves it."""
 
 import re
 import uuid
@@ -12,67 +12,67 @@ from oslo_middleware.request_id import ID_FORMAT
 from fpga_pool.model.exceptions import InvalidInput, NotFound, ServiceUnavailable, TokenRequired
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
-#: Project and user of a request that names none, where nobody authenticates.
+#: Default project and user of requests without authentication.
 DEFAULT_ID = "demo"
-#: Roles of a request that names none, where nobody authenticates: all that Keystone has.
+#: Default roles of requests without authentication: all roles of Keystone.
 ALL_ROLES = "admin,manager,member,reader,service"
 
-#: In the environment of a request whose token could not be checked.
+#: Set in the environment of a request whose token could not be checked.
 ENV_NO_KEYSTONE = "fpga_pool.no_keystone"
 
 _SCHEDULER = "fpga_pool_scheduler"
-#: As oslo.middleware knows them.
+#: Format of global request ids, as in oslo.middleware.
 _GLOBAL_ID = re.compile(ID_FORMAT)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """On whose behalf a request comes; "" = no project, with a token of system scope."""
+    """The project and user that a request is made for; project "" = none, as with a token of system scope."""
 
     project_id: str
     user_id: str
-    #: Whether the token is of system scope; one of a domain alone has neither.
+    #: Whether the token is of system scope. A token of a domain has neither a project nor system scope.
     of_system: bool = False
 
 
 def provide_scheduler(app: Flask, scheduler: SchedulerAPI) -> None:
-    """Let the resources of `app` ask this scheduler."""
+    """Set the scheduler that serves the requests of `app`."""
     app.extensions[_SCHEDULER] = scheduler
 
 
 def scheduler() -> SchedulerAPI:
-    """Return the scheduler that answers this application."""
+    """Return the scheduler that serves the current application."""
     return cast("SchedulerAPI", current_app.extensions[_SCHEDULER])
 
 
 def tenant() -> Tenant:
-    """Return the project and user on whose behalf the request comes."""
+    """Return the project and user that the current request is made for."""
     return cast("Tenant", g.tenant)
 
 
 def request_id() -> str:
-    """Return the id that the answer and the log carry."""
+    """Return the id of the current request, which is in the response and in the log."""
     return cast("str", g.request_id)
 
 
 def variable_of(header: str) -> str:
-    """Return the name of a request's header in the environment of WSGI."""
+    """Return the WSGI environment variable of a request header."""
     return f"HTTP_{header.upper().replace('-', '_')}"
 
 
 def number() -> None:
-    """Note the ids of the request, before anything can go wrong with it: its own, and that of the caller's request."""
+    """Set the ids of the request, its own and the caller's global one, before any error can occur."""
     g.request_id, sent = generate_request_id(), request.environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
     g.global_request_id = sent if _GLOBAL_ID.match(sent) else None
     RequestContext(request_id=g.request_id, global_request_id=g.global_request_id)
 
 
 def identify() -> RequestContext:
-    """Return the caller; TokenRequired if its token is missing or invalid, ServiceUnavailable if that is not known.
+    """Return the caller, from the headers that Keystone's middleware has set after checking the token.
 
-    Keystone's middleware has checked the token and set the headers of the caller.  Without it (`noauth`) they are
-    believed as they are sent, which is why such a server listens on loopback only.
+    Raises TokenRequired if the token is missing or invalid, ServiceUnavailable if it could not be checked.  Without the
+    middleware (`noauth`) headers are trusted as sent, so such a server listens on loopback only.
     """
     ids = {"request_id": g.request_id, "global_request_id": g.global_request_id}
     if current_app.config["KEYSTONE"]:
@@ -80,9 +80,9 @@ def identify() -> RequestContext:
         of_service = request.environ.get("HTTP_X_SERVICE_IDENTITY_STATUS", "Confirmed") == "Confirmed"
         if not (of_user and of_service):
             if request.environ.get(ENV_NO_KEYSTONE):
-                raise ServiceUnavailable("Keystone does not answer, which checks the tokens; try again later")
+                raise ServiceUnavailable("Keystone, which validates tokens, does not respond; try again later")
             if of_user:
-                raise TokenRequired("X-Service-Token: expected a valid token of a user with the role of services")
+                raise TokenRequired("X-Service-Token: expected a valid token of a user with the service role")
             raise TokenRequired("a valid token of Keystone is required in X-Auth-Token")
         caller = RequestContext.from_environ(request.environ, **ids)
     else:
@@ -106,7 +106,7 @@ def _identity(header: str) -> str:
 
 
 def known_uuid(noun: str, text: str) -> str:
-    """Return the canonical form of the uuid in a URL; what is no uuid names nothing that exists."""
+    """Return the canonical form of the uuid in a URL. Raises NotFound if it is not a uuid."""
     try:
         return str(uuid.UUID(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Errors of requests: one form of body, and the status of each class of error."""
+"""Errors of requests: their common body, and the HTTP status of each class of error."""
 
 import logging
 import math
@@ -17,7 +17,7 @@ from fpga_pool.rpc.transport import NO_ANSWER
 
 LOG = logging.getLogger(__name__)
 
-#: The first class that fits decides.
+#: Status by class of error; the first matching class decides.
 STATUS: tuple[tuple[type[exceptions.FpgaPoolError], int], ...] = (
     (exceptions.TokenRequired, 401),
     (exceptions.Forbidden, 403),
@@ -34,9 +34,9 @@ STATUS: tuple[tuple[type[exceptions.FpgaPoolError], int], ...] = (
     (exceptions.ServiceUnavailable, 503),
 )
 
-_NO_SUCH_PATH = "nothing has this path; /v1/openapi.json describes those there are"
+_NO_SUCH_PATH = "no such path; /v1/openapi.json describes the available ones"
 
-#: Codes of what goes wrong before a resource is reached.
+#: Error codes by status, for errors that occur before a resource is reached.
 HTTP_CODES = {
     404: exceptions.NoSuchPath.code,
     405: "fpga_pool.method_not_allowed",
@@ -46,7 +46,7 @@ HTTP_CODES = {
 
 
 def handle_errors(app: Flask) -> None:
-    """Give every error of `app` the same form."""
+    """Register the error handlers, which give all errors of `app` the same form."""
     app.register_error_handler(exceptions.FpgaPoolError, _domain_error)
     for kind in NO_ANSWER:
         app.register_error_handler(kind, _scheduler_silent)
@@ -56,7 +56,7 @@ def handle_errors(app: Flask) -> None:
 
 def _domain_error(error: exceptions.FpgaPoolError) -> ResponseReturnValue:
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
-    # str() of an error that came by RPC includes the traceback of the other side; its argument is the message.
+    # str() of an error received by RPC includes the remote traceback; its first argument is the message.
     message = str(error.args[0]) if error.args else error.code
     if status >= 500:
         LOG.error("%s: %s", error.code, message)
@@ -76,7 +76,7 @@ def _http_error(error: HTTPException) -> ResponseReturnValue:
     code = HTTP_CODES.get(status, exceptions.InvalidInput.code if status < 500 else exceptions.FpgaPoolError.code)
     detail = _NO_SUCH_PATH if status == 404 else error.description or error.name
     body, status = _body(code, detail, status)
-    # Allow of a 405, for instance; what describes the body is ours.
+    # Keep headers such as Allow of a 405, except for the type of the replaced body.
     headers = [(name, value) for name, value in error.get_headers() if name.lower() != "content-type"]
     return body, status, headers
 
@@ -88,7 +88,7 @@ def _unexpected(error: Exception) -> ResponseReturnValue:
 
 
 def _body(code: str, detail: str, status: int, more: Mapping[str, str] = MappingProxyType({})) -> tuple[Response, int]:
-    """Return the body of errors that OpenStack's guideline describes."""
+    """Return an error body as described by OpenStack's API guideline, and the status."""
     g.error_code = code
     title = HTTP_STATUS_CODES.get(status, "Unknown error")
     error = {"code": code, "status": status, "title": title, "detail": detail, "request_id": request_id()}

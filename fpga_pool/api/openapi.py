@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the API, made of its table of operations and of the classes that it names."""
+"""The OpenAPI 3.1 document of the API, generated from its table of operations and their classes."""
 
 import re
 from functools import cache
@@ -14,27 +14,27 @@ from fpga_pool.model.fields import ProjectId
 from fpga_pool.model.rest import rest_type
 
 _TEXT = {"type": "string"}
-#: Of a request: the id of the caller's own request.
+#: Header of requests with the caller's global request id.
 _SENT_ID = "X-OpenStack-Request-ID"
-#: Headers of answers.
+#: Headers of responses.
 _HEADERS = {
-    HTTP_RESP_HEADER_REQUEST_ID: "Id of the request, in the log of the pool, too.",
+    HTTP_RESP_HEADER_REQUEST_ID: "Id of the request, which is also in the log of the pool.",
     versions.HEADER: "The microversion that was served.",
     "Vary": "Headers of the request on which the answer depends.",
-    "ETag": "What the object is like now, for If-Match and If-None-Match.",
-    "Location": "URL of what was created.",
-    "Retry-After": "After how many seconds the request can be repeated.",
-    "WWW-Authenticate": "URL of the Keystone that gives tokens.",
+    "ETag": "Current version of the object, for If-Match and If-None-Match.",
+    "Location": "URL of the created object.",
+    "Retry-After": "Number of seconds after which the request can be repeated.",
+    "WWW-Authenticate": "URL of the Keystone service that issues tokens.",
 }
 _IN_EVERY = (HTTP_RESP_HEADER_REQUEST_ID, versions.HEADER, "Vary")
-#: What the answers mean that are the same for all operations.
+#: Descriptions of the responses that are common to all operations, by status.
 _MEANINGS = {
-    304: "The client has this answer: If-None-Match names it.",
+    304: "Not modified: If-None-Match contains the current ETag.",
     400: "The request is invalid.",
     401: "There is no valid token.",
     403: "The policy, or the quota of the project, does not allow it.",
-    404: "There is no such object, or it is of another project.",
-    406: "There is no such microversion.",
+    404: "The object does not exist, or belongs to another project.",
+    406: "The microversion is not supported.",
     409: "The object exists already, or its state does not allow it.",
     412: "The object has changed since the answer that If-Match names.",
     413: "The body is too large.",
@@ -46,7 +46,7 @@ _MEANINGS = {
 
 
 class Error(msgspec.Struct):
-    """What was wrong, where, and what would be right."""
+    """An error; `detail` states what was wrong, where, and what was expected."""
 
     code: str
     status: int
@@ -58,14 +58,14 @@ class Error(msgspec.Struct):
 
 
 class ErrorAnswer(msgspec.Struct):
-    """The body of every error."""
+    """The body of every error response."""
 
     errors: list[Error]
 
 
 @cache
 def openapi() -> dict[str, Any]:
-    """Return the document."""
+    """Return the OpenAPI document."""
     bodies = {one.name: rest_type(one.body, request=True) for one in OPERATIONS if one.body is not None}
     answers = {one.name: answer_type(one) for one in OPERATIONS}
     types = [ErrorAnswer, *dict.fromkeys(bodies.values()), *answers.values()]
@@ -115,7 +115,7 @@ def openapi() -> dict[str, Any]:
 
 
 def answer_type(operation: Operation) -> Any:
-    """Return the type of an operation's answer."""
+    """Return the type of an operation's response."""
     if not isinstance(operation.answer, dict):
         return rest_type(operation.answer)
     fields = [
@@ -147,9 +147,9 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _errors(operation: Operation) -> list[int]:
-    """Return the errors that an operation may answer with, those of what is wrong in the pool itself left out."""
+    """Return the error statuses that an operation may respond with, except for internal errors of the pool."""
     found = {400, 401, 403, 406, 429, 503, *operation.errors}
-    if operation.noun not in ("", "project"):  # a project that the pool does not know has the default quota
+    if operation.noun not in ("", "project"):  # projects unknown to the pool have the default quota
         found.add(404)
     if operation.body is not None:
         found |= {413, 415}
@@ -161,13 +161,13 @@ def _errors(operation: Operation) -> list[int]:
 
 
 def _headers(operation: Operation) -> dict[str, Any]:
-    """Return the headers of an answer that is no error."""
+    """Return the headers of a response that is not an error."""
     names = [*_IN_EVERY, *(["ETag"] if operation.has_tag else []), *(["Location"] if operation.status == 201 else [])]
     return {name: _reference("headers", name) for name in names}
 
 
 def _responses(content: dict[str, Any]) -> dict[str, Any]:
-    """Return by status the answers that are the same for all operations."""
+    """Return the responses that are common to all operations, by status."""
     found = {}
     for status, text in _MEANINGS.items():
         more = {401: ["WWW-Authenticate"], 304: ["ETag"], 429: ["Retry-After"]}.get(status, [])
@@ -189,7 +189,7 @@ def _content(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_json_schema(value: Any) -> Any:
-    """Return a part of the document, with patterns as JSON Schema has them, without bounds that only refuse NaN."""
+    """Return a part of the document with patterns in JSON Schema syntax, without bounds that only exclude NaN."""
     if isinstance(value, dict):
         kept = {key: one for key, one in value.items() if not (key in ("minimum", "maximum") and abs(one) > 1e300)}
         return {key: _of_json_schema(one) for key, one in kept.items()}

@@ -1,4 +1,4 @@
-"""What an operation of the REST API is, and how objects and their events are listed, a page at a time."""
+"""Operations of the REST API, and paged lists of objects and their events."""
 
 import operator
 import uuid
@@ -23,15 +23,15 @@ from fpga_pool.model.rest import as_request, show
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request, after its parts were read by the types that its operation names."""
+    """A request whose parts were parsed into the types that its operation declares."""
 
-    #: Of the path: a uuid, or the name of what has no uuid; "" = none in it.
+    #: The uuid in the path, or the name of an object that has no uuid; "" = none.
     uuid: str
     query: Any
     body: Any
     #: How long it may wait for changes.
     wait_s: float
-    #: Versions one of which the object must have (If-Match); None = any.
+    #: Accepted versions of the object (If-Match); None = any.
     seen: Seen = None
 
 
@@ -41,56 +41,56 @@ class Operation:
 
     method: str
     path: str
-    #: For the OpenAPI document, the policy file, and the name of the route.
+    #: Name in the OpenAPI document, in the policy file, and of the route.
     name: str
     summary: str
     handle: Callable[[Call], Any]
-    #: Who may request it, unless a policy file says otherwise.
+    #: Default authorization, which a policy file can override.
     persona: Persona
-    #: What the answer holds: a class for each key, or a list of one, or a class whose fields are the keys.
+    #: Content of the response: by key, a class or a list of one; or a class whose fields are the keys.
     answer: Any
     body: Any = None
     query: Any = NoQuery
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
-    #: What the uuid, or the name, in the path names.
+    #: Kind of object that the uuid, or the name, in the path identifies.
     noun: str = ""
-    #: Errors besides those that its kind, its path and its body make possible.
+    #: Error statuses in addition to those implied by its method, its path and its body.
     errors: tuple[int, ...] = ()
-    #: The field of the answer that holds what was created; "" = it is the answer.
+    #: The field of the answer that contains the created object; "" = the answer is that object.
     created: str = ""
 
     @property
     def key(self) -> str:
-        """The key of the one object that it answers: `handle` returns the object itself; "" = it answers otherwise."""
+        """The key of a response with one object, which `handle` returns; "" = other response."""
         key, *others = self.answer if isinstance(self.answer, dict) else ("", "")
         return "" if others or isinstance(self.answer[key], list) else key
 
     @property
     def has_tag(self) -> bool:
-        """Whether its answer has an ETag, which says what the object of the path is like now."""
+        """Whether its response has an ETag, which identifies the current version of the object in the path."""
         return self.status == 200 and self.method != "POST" and self.key != ""
 
     @property
     def is_conditional(self) -> bool:
-        """Whether it changes the object of the path, if a client wants so only in a version that it has seen."""
+        """Whether it changes the object in the path, and so supports If-Match."""
         return self.method in ("PUT", "PATCH", "DELETE")
 
 
 # ---- Lists
 
-#: Part of the answer of every list.
+#: Part of the response of every list.
 LINKS: Mapping[str, Any] = {"links": [dict[str, str]]}
-#: Times are shown in microseconds: a list since a time that was shown has the object that had it.
+#: Times are shown in microseconds. A list since a time that was shown for an object must include that object.
 SHOWN_S = 1e-6
-#: Parameters that name values of a field, besides the state.
+#: Parameters that filter by values of a field, in addition to the state.
 _FILTERS = ("board", "function", "host", "name", "batch_uuid")
 
 
 def list_of(
     nouns: str, listed: type, states: type[StrEnum] | None, query: type, persona: Persona, summary: str
 ) -> Operation:
-    """Return how things are listed: those that match the parameters, a page at a time."""
+    """Return the operation that lists the objects that match its parameters, a page at a time."""
     path = f"/v1/{nouns}"
 
     def list_page(call: Call) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def list_of(
 
 
 def _page(query: Any, states: type[StrEnum] | None) -> Page:
-    """Return the page that parameters ask for."""
+    """Return the page that the parameters select."""
     where: dict[str, tuple[str | bool, ...]] = {}
     if states is not None and query.state:
         where["state"] = tuple(state_of(states, text) for text in query.state)
@@ -127,9 +127,10 @@ def _page(query: Any, states: type[StrEnum] | None) -> Page:
 
 
 def chosen_project(wanted: str | None) -> str | None:
-    """Return whose objects a request is about: the caller's own, unless the policy has allowed another; None = all.
+    """Return the project that a request selects; by default the caller's; None = all projects.
 
-    A caller of system scope has no own ones: without a choice those of all projects are meant.
+    A caller of system scope has no project, so its default is all projects. Raises Forbidden for other callers without
+    a project.
     """
     if not (wanted or tenant().project_id or tenant().of_system):
         raise Forbidden("a token of a project, or of system scope, is required")
@@ -137,9 +138,9 @@ def chosen_project(wanted: str | None) -> str | None:
 
 
 def paged(nouns: str, found: Iterable[Any], query: Any, key: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the answer with a page of a list that has no pages in the database.
+    """Return the response with a page of a list that is not paged in the database.
 
-    The marker is the key of the last one of the page before, which may not exist any more.
+    The marker is the key of the last object of the previous page, which may no longer exist.
     """
     descending = query.sort.endswith(":desc")
     after = operator.lt if descending else operator.gt
@@ -153,12 +154,12 @@ def paged(nouns: str, found: Iterable[Any], query: Any, key: Callable[[Any], Any
 def links_of(
     path: str, limit: int | None, found: Sequence[Any], marker_of: Callable[[Any], object]
 ) -> list[dict[str, str]]:
-    """Return the link to the next page; none after a page that is not full."""
+    """Return the link to the next page; an empty list after a page that is not full."""
     return [] if limit is None or len(found) < limit else [link_to(path, limit, marker_of(found[-1]))]
 
 
 def link_to(path: str, limit: int, marker: object) -> dict[str, str]:
-    """Return the link to the page of the same list that begins after a marker."""
+    """Return the link to the page of the same list that starts after a marker."""
     parameters = [(name, value) for name, value in request.args.items(multi=True) if name not in ("limit", "marker")]
     parameters += [("limit", str(limit)), ("marker", str(marker))]
     return {"rel": "next", "href": f"{quote(path)}?{urlencode(parameters)}"}
@@ -171,7 +172,7 @@ def _key(listed: Any) -> str:
 
 
 def state_of(states: type[StrEnum], text: str) -> StrEnum:
-    """Return the state of this name; InvalidInput lists those there are."""
+    """Return the state with this name. Raises InvalidInput, which lists the valid ones."""
     try:
         return states(text.upper())
     except ValueError:
@@ -179,15 +180,16 @@ def state_of(states: type[StrEnum], text: str) -> StrEnum:
 
 
 def requested(wanted: type, call: Call) -> Any:
-    """Return the body of a call as a request of the project and user that make it."""
+    """Return the body of a call as a request of the calling project and user."""
     given = {"project_id": tenant().project_id, "user_id": tenant().user_id}
     return as_request(wanted, call.body, given, chosen_uuid)
 
 
 def events_of(noun: str, path: str, of: Persona, *, of_project: bool = True, rule: str = "") -> Operation:
-    """Return how the events of an object are listed; whom the policy lets show the object, it lets list them.
+    """Return the operation that lists the events of an object, allowed to callers that may show the object.
 
-    `rule` is the name of the operation that shows it, if that is another one than usual.  Some objects are the pool's.
+    `rule` is the name of the operation that shows it, if it is not the usual one.  `of_project` is False for objects of
+    the pool.
     """
 
     def list_events(call: Call) -> dict[str, Any]:
@@ -195,7 +197,7 @@ def events_of(noun: str, path: str, of: Persona, *, of_project: bool = True, rul
         found = scheduler().events(noun, chosen_project(getattr(query, "project_id", None)), call.uuid)
         if query.event:
             found = [event for event in found if event.event in query.event]
-        # By their times as they are shown.
+        # Compare the times as they are shown, in microseconds.
         if query.since is not None:
             found = [event for event in found if datetime.fromtimestamp(event.at, UTC) >= query.since]
         if query.until is not None:
@@ -205,18 +207,18 @@ def events_of(noun: str, path: str, of: Persona, *, of_project: bool = True, rul
     return Operation(method="GET", path=f"{path}/events", name=f"list_{noun}_events", noun=noun,
                      persona=Persona(f"rule:fpga_pool:{rule or f'show_{noun}'}", of.scopes), handle=list_events,
                      query=WorkEventQuery if of_project else EventQuery,
-                     summary=f"List what happened to {'an' if noun[0] in 'aeiou' else 'a'} {noun}, "
+                     summary=f"List the events of {'an' if noun[0] in 'aeiou' else 'a'} {noun}, "
                      "newest first, a page at a time.",
                      answer={"events": [HistoryEntry], **LINKS})  # fmt: skip
 
 
 def chosen_uuid(text: str) -> str:
-    """Return a uuid that a client has chosen, in its canonical form; a new one for ""."""
+    """Return the canonical form of a uuid that a client has chosen; a new uuid for ""."""
     return str(uuid.UUID(text) if text else uuid.uuid4())
 
 
 def named(call: Call, noun: str, found: Sequence[Any]) -> Any:
-    """Return the one of these that the uuid in the path names."""
+    """Return the found object with the uuid in the path. Raises NotFound if there is none."""
     for one in found:
         if one.uuid == call.uuid:
             return one

@@ -22,15 +22,15 @@ from fpga_pool.model.messages.purge import PurgeRequest
 
 LOG = logging.getLogger(__name__)
 
-#: For how long, and how many, decisions are remembered: a changed policy file is followed within this time.
+#: Lifetime and maximum number of cached decisions. A changed policy file takes effect within this time.
 REMEMBERED_S, REMEMBERED = 1.0, 10_000
 
-#: The rules of what is seen of other projects, of what is ended there, and of priorities above 0.
+#: Rules for reading objects of other projects, for ending them, and for priorities above 0.
 OTHERS, END_OTHERS = "fpga_pool:list_other_projects", "fpga_pool:end_other_projects"
 RAISE = "fpga_pool:raise_priority"
 
 _GROUP, _PREFIX = "oslo_policy", "fpga_pool:"
-#: What oslo.policy raises of a file that is no mapping of names to rules.
+#: Exceptions that oslo.policy raises for a file that is not a mapping of names to rules.
 _NO_RULES = (ValueError, AttributeError, TypeError)
 
 
@@ -40,22 +40,22 @@ def rule_name(operation: Operation) -> str:
 
 
 def names_projects(operation: Operation) -> bool:
-    """Return whether an operation can be about objects of other projects."""
+    """Return whether an operation can select objects of other projects."""
     return "project_id" in hints_of(operation.query)
 
 
 def purges_projects(operation: Operation) -> bool:
-    """Return whether an operation is about the project that its body names, or about all of them."""
+    """Return whether an operation purges the project that its body names, or all of them."""
     return operation.body is PurgeRequest
 
 
 def rule_of_others(operation: Operation) -> tuple[str, Persona]:
-    """Return the rule of an operation where it is about objects of other projects."""
+    """Return the rule that applies to an operation on objects of other projects."""
     return (OTHERS, OTHER_PROJECTS) if operation.method == "GET" else (END_OTHERS, END_OTHER_PROJECTS)
 
 
 def sets_priority(operation: Operation) -> bool:
-    """Return whether an operation can give a priority."""
+    """Return whether an operation can set a priority."""
     return operation.body is not None and "priority" in hints_of(operation.body)
 
 
@@ -64,7 +64,7 @@ def _documented(operation: Operation) -> str:
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return all rules, as the generators of oslo.policy want them."""
+    """Return all rules, in the form that the generators of oslo.policy require."""
     others = [
         policy.DocumentedRuleDefault(
             name=name,
@@ -82,7 +82,7 @@ def list_rules() -> list[policy.RuleDefault]:
             (
                 END_OTHERS,
                 END_OTHER_PROJECTS,
-                "Cancel work, remove designs, and purge what has ended, of other projects or of all.",
+                "Cancel work, remove designs, and purge ended objects of other projects, or of all projects.",
             ),
         )
     ]
@@ -90,7 +90,7 @@ def list_rules() -> list[policy.RuleDefault]:
         name=RAISE,
         check_str=RAISED.check,
         scope_types=list(RAISED.scopes),
-        description="Give a batch a priority above 0: it is planned before batches of all projects that wait.",
+        description="Set a priority above 0 for a batch, so that it is planned before waiting batches of all projects.",
         operations=[{"method": one.method, "path": _documented(one)} for one in OPERATIONS if sets_priority(one)],
     )
     return [*base_rules(), *others, raised] + [
@@ -108,8 +108,8 @@ def list_rules() -> list[policy.RuleDefault]:
 def make_enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
     """Return the enforcer of the default rules and of the policy files that `conf` names.
 
-    InvalidInput where a file is absent or cannot be meant so: oslo.policy would go on with other rules, and say so in
-    the log at most.
+    Raises InvalidInput if a file is missing or invalid. oslo.policy would use other rules instead, with a log message
+    at most.
     """
     enforcer = _enforcer(conf)
     for option, places in (
@@ -152,7 +152,7 @@ def _enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
 
 @contextmanager
 def _heard(misunderstood: list[str]) -> Iterator[None]:
-    """Collect what the parser of oslo.policy logs as wrong: it raises nothing, and such a rule allows nobody."""
+    """Collect errors that oslo.policy's parser logs: it raises nothing, and an invalid rule denies every request."""
     parser = logging.getLogger("oslo_policy._parser")
 
     def hear(record: logging.LogRecord) -> bool:
@@ -167,14 +167,14 @@ def _heard(misunderstood: list[str]) -> Iterator[None]:
 
 
 def default_enforcer() -> policy.Enforcer:
-    """Return the enforcer of the default rules alone."""
+    """Return the enforcer of the default rules, without policy files."""
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[], default_config_dirs=[])
     return make_enforcer(conf)
 
 
 def get_enforcer() -> policy.Enforcer:
-    """Return the configured enforcer, as the tools of oslo.policy want it."""
+    """Return the configured enforcer; the entry point for the tools of oslo.policy."""
     conf = cfg.ConfigOpts()
     places = [word for word in sys.argv[1:] if word.startswith(("--config-file=", "--config-dir="))]
     conf(places, project="fpga_pool")
@@ -184,19 +184,19 @@ def get_enforcer() -> policy.Enforcer:
 
 
 class Authorizer:
-    """Decides by the rules of an enforcer; threads may share it.
+    """Authorizes requests by the rules of an enforcer. Thread-safe.
 
-    What it decided about a caller holds for `REMEMBERED_S`: oslo.policy looks for changed files at every question,
-    which takes longer than all else that the API does itself for a request.
+    Decisions about a caller are cached for `REMEMBERED_S`, as oslo.policy checks for changed files at every decision,
+    which takes longer than the API's other work for a request.
     """
 
     def __init__(self, enforcer: policy.Enforcer) -> None:
         self._enforcer = enforcer
-        #: By rule and all that rules can know of a caller: whether it is allowed, and when that was decided.
+        #: By rule and all attributes of a caller that rules can use: the decision, and when it was made.
         self._decided: dict[tuple[object, ...], tuple[bool, float]] = {}
 
     def require(self, name: str, persona: Persona, caller: RequestContext) -> None:
-        """Raise Forbidden if a rule does not allow an operation to the caller, on objects of the caller's project."""
+        """Raise Forbidden unless a rule allows the caller an operation on objects of the caller's project."""
         if not self._allows(name, caller):
             scopes = " or ".join(persona.scopes)
             raise Forbidden(f"{name} is not allowed with your roles; the policy requires a token of {scopes} scope")
@@ -217,8 +217,8 @@ class Authorizer:
         try:
             self._enforcer.load_rules()
         except _NO_RULES as error:
-            # It is read again when it changes.
-            LOG.error("policy files: the rules from before stay in force: %s", " ".join(str(error).split()))  # noqa: TRY400
+            # The file is read again when it changes.
+            LOG.error("policy files are invalid, the previous rules stay in force: %s", " ".join(str(error).split()))  # noqa: TRY400
         target = {"project_id": caller.project_id, "user_id": caller.user_id}
         try:
             return bool(self._enforcer.authorize(name, target, caller))

@@ -1,4 +1,4 @@
-"""How the pool knows of a process of the API: it says now and then that it lives, and at its end that it ends."""
+"""Registration of API processes with the pool: each announces itself periodically, and at its end that it ends."""
 
 import atexit
 import logging
@@ -16,23 +16,23 @@ from fpga_pool.services.loop import Loop
 LOG = logging.getLogger(__name__)
 
 
-#: How long the start, and the end, of a process wait for its announcement, which the message bus may not take.
+#: Maximum time that the start and the end of a process wait for its announcement, if the message bus is unavailable.
 ANNOUNCED_S = 3.0
 
 
 class Presence:
-    """Announces the process in which `begin` was called; where that forks, the other one begins for itself."""
+    """Announces the process in which `begin` was called; after a fork, the child calls `begin` separately."""
 
     def __init__(self, scheduler: SchedulerAPI) -> None:
         self._scheduler = scheduler
         self._lock = threading.Lock()
-        #: Process that is announced, 0 = none.
+        #: Id of the announced process; 0 = none.
         self._process = 0
 
     def begin(self, patience_s: float = 0.0) -> None:
-        """Announce this process from now on; nothing is done where it is announced already.
+        """Announce this process from now on; ignored if it is announced already.
 
-        Returns when the pool has been told for the first time, or after `patience_s`.
+        Returns after the first announcement, or after `patience_s`.
         """
         if self._process == os.getpid():
             return
@@ -46,9 +46,9 @@ class Presence:
         self._told.wait(patience_s)
 
     def end(self) -> None:
-        """Say that this process ends, if it was announced: it is not down, but gone.
+        """Announce that this process ends, if it was announced, so that it is reported as gone and not as down.
 
-        The thread that has said that it lives says so, after that; if it cannot, the pool notices by itself.
+        The announcing thread does so; if it cannot, the pool notices the end by the missing announcements.
         """
         if self._process != os.getpid():
             return
@@ -60,8 +60,8 @@ class Presence:
         ending = self._ending.is_set()
         try:
             self._scheduler.announce(os.getpid(), ending=ending)
-        except (FpgaPoolError, MessagingError, RuntimeError) as error:  # the last one: no thread begins at exit
-            LOG.debug("no scheduler knows how this process is: %s", error)
+        except (FpgaPoolError, MessagingError, RuntimeError) as error:  # RuntimeError: no thread can start at exit
+            LOG.debug("announcing this process failed: %s", error)
         self._told.set()
         if ending:
             self._loop.stop()
@@ -70,7 +70,7 @@ class Presence:
 
 
 def announced(application: WSGIApplication, scheduler: SchedulerAPI) -> WSGIApplication:
-    """Return the application, whose process is announced from its first request on: until then its server may fork."""
+    """Return the application, whose process is announced at its first request, as its server may fork before that."""
     presence = Presence(scheduler)
     atexit.register(presence.end)
 

@@ -1,4 +1,4 @@
-"""How often each project may ask, and how many of its requests may be under way or wait for changes."""
+"""Rate limits of projects, and limits of their concurrent requests and of requests that wait for changes."""
 
 import threading
 import time
@@ -11,46 +11,46 @@ from fpga_pool.model.allowance import Allowance
 from fpga_pool.model.exceptions import TooManyRequests
 from fpga_pool.model.objects.quotas import UNLIMITED, Quota, Resource
 
-#: Requests of so many seconds may come at once.
+#: Size of a burst, as a duration at the limit of the rate.
 BURST_S = 5.0
-#: A quota that was changed is in force here so much later, at most.
+#: Maximum time until a changed quota takes effect.
 REFRESH_S = 30.0
-#: Projects that are remembered: those that asked last.
+#: Maximum number of projects that are remembered: those with the most recent requests.
 _PROJECTS = 4096
-#: Requests that wait for changes, each in a thread of the process: of all projects, and of one.
+#: Maximum number of requests that wait for changes, each in a thread of the process: of all projects, and of one.
 _WAITS, _WAITS_OF_PROJECT = 24, 16
-#: Where so many threads of a process are taken, a project has no more than these for its other requests: one of those
-#: may keep a scheduler busy for most of a second.
+#: If this many threads of a process are busy, a project may have at most _UNDER_WAY requests that do not wait, as one
+#: such request may occupy a scheduler for most of a second.
 _TAKEN, _UNDER_WAY = 24, 8
 
 
 @dataclass(slots=True)
 class _Project:
     limit: int | None
-    #: None = no limit, or 0.
+    #: None if the limit is None or 0.
     allowance: Allowance | None
-    #: When its limit was asked for, on the monotonic clock.
+    #: When its limit was last requested, on the monotonic clock.
     asked_s: float
 
 
 class RequestRates:
-    """Counts the requests of each project; threads share it."""
+    """Limits the rate of requests of each project. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        #: The one that asked last is the last.
+        #: Ordered by their last request, oldest first.
         self._projects: OrderedDict[str, _Project] = OrderedDict()
 
     def take(self, project_id: str, quota: Callable[[str], Quota]) -> None:
-        """Count one request; TooManyRequests if the project's quota, which is asked for now and then, allows none now.
+        """Count one request. Raises TooManyRequests if the project's quota, refreshed periodically, is exceeded.
 
-        Errors of `quota` are raised: who answers it answers the requests, too.
+        Errors of `quota` are raised, as the scheduler that it calls is needed for the requests, too.
         """
         found = quota(project_id) if self._is_due(project_id) else None
         with self._lock:
             project = self._projects.get(project_id) if found is None else self._noted(project_id, _limit(found))
-            if project is None:  # forgotten just now
+            if project is None:  # dropped by a concurrent request
                 return
             if project.limit == 0:
                 raise TooManyRequests(f"project {project_id} may send no requests: its quota is 0", REFRESH_S)
@@ -61,7 +61,7 @@ class RequestRates:
                 )
 
     def _is_due(self, project_id: str) -> bool:
-        """Return whether to ask for the limit of a project; other requests go on by the last one meanwhile."""
+        """Return whether to request the limit of a project; concurrent requests use the last one meanwhile."""
         with self._lock:
             project = self._projects.get(project_id)
             if project is None:
@@ -89,7 +89,7 @@ def _limit(quota: Quota) -> int | None:
 
 
 class Places:
-    """Counts the requests that are under way, and those that wait; threads share it."""
+    """Limits the concurrent requests of projects, and those that wait for changes. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -98,13 +98,13 @@ class Places:
 
     @contextmanager
     def taken(self, project_id: str, wait_s: float) -> Iterator[float]:
-        """Give how long a request may wait: as it wishes, or not at all where many do.
+        """Yield how long a request may wait: `wait_s`, or 0 if too many requests wait.
 
-        TooManyRequests where most threads are taken, and many by requests of the project that do not wait.
+        Raises TooManyRequests if most threads are busy, many of them with requests of the project that do not wait.
         """
         with self._lock:
             mine = self._waiting if wait_s > 0 and self._may_wait(project_id) else self._under_way
-            # Without a project it is an operator's.
+            # A request without a project is an operator's, and is not limited.
             if mine is self._under_way and project_id and mine[project_id] >= _UNDER_WAY and self._is_busy():
                 raise TooManyRequests(f"{mine[project_id]} requests of project {project_id} are under way")
             mine[project_id] += 1

@@ -1,4 +1,4 @@
-"""The WSGI application as it is served: the API, its health, and the middleware that all OpenStack services have."""
+"""The complete WSGI application: the API, its health check, and the usual middleware of OpenStack services."""
 
 import re
 import socket
@@ -32,11 +32,11 @@ from fpga_pool.rpc.tracing import is_profiled
 from fpga_pool.rpc.transport import MessagingError
 
 HEALTHCHECK_GROUP = "healthcheck"
-#: What the check of health asks, in the settings of the middleware that asks it.
+#: Key of the scheduler, which the health check calls, in the settings of the middleware.
 _SCHEDULER = "scheduler"
-#: Nobody proves who asks: all get the same answer for so long.
+#: Lifetime of a health result, in seconds. Callers are unauthenticated, so all share one result.
 _AGE_S = 1.0
-#: Headers that scripts of other origins may send and read, where [cors] allows their origin.
+#: Headers that scripts of other origins may send (and _EXPOSED: read), if [cors] allows their origin.
 _ALLOWED = ["X-Auth-Token", "X-Openstack-Request-Id", versions.HEADER, "If-Match", "If-None-Match"]
 _ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 _EXPOSED = [HTTP_RESP_HEADER_REQUEST_ID, versions.HEADER, "Location", "ETag"]
@@ -49,20 +49,20 @@ def _set_defaults(conf: cfg.ConfigOpts) -> None:
 
 
 def api_identity(conf: cfg.ConfigOpts) -> Identity:
-    """Return as whom this process signs its calls of schedulers."""
+    """Return the identity with which this process signs its calls to schedulers."""
     return Identity(Role.API, socket.gethostname(), private_key("[api] key", conf.api.key))
 
 
 def make_application(
     conf: cfg.ConfigOpts, scheduler: SchedulerAPI, *, keystone: bool, instruments: Instruments | None = None
 ) -> WSGIApplication:
-    """Return the application of this configuration; without `keystone` it must listen on loopback only.
+    """Return the configured application; without `keystone` it must listen on loopback only.
 
-    InvalidInput names an option of it, or of the libraries that it uses, whose value is wrong.
+    Raises InvalidInput, which names the invalid option, also for options of the libraries that it uses.
     """
     with wrong_values_named(conf):
         application = _make(conf, scheduler, keystone=keystone, instruments=instruments)
-    check_values(conf)  # also those that the libraries read later
+    check_values(conf)  # including options that the libraries read later
     return application
 
 
@@ -79,7 +79,7 @@ def _make(
     )
     inner: WSGIApplication = app.wsgi_app
     if keystone:
-        # Loaded where it is used only: it brings a client of Keystone.
+        # Imported only if needed, as it loads Keystone's client.
         from fpga_pool.api.tokens import authenticated
 
         inner = authenticated(inner, conf)
@@ -88,7 +88,7 @@ def _make(
 
         inner = WsgiMiddleware(inner)
     checked = DispatcherMiddleware(inner, _beside(conf, scheduler, instruments, keystone=keystone))
-    # Each of these reads every request, also where it has nothing to do.
+    # Middleware is added only if configured, as each layer processes every request.
     shared = cors.CORS(checked, conf)
     _check_origins(shared.allowed_origins)
     served: WSGIApplication = shared if shared.allowed_origins else checked
@@ -97,7 +97,7 @@ def _make(
 
 
 def _check_origins(origins: Iterable[str]) -> None:
-    """Raise InvalidInput for one that no browser sends: it would let nothing in, without a word."""
+    """Raise InvalidInput for an origin that no browser sends, as it would silently have no effect."""
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):
             raise InvalidInput(
@@ -109,7 +109,7 @@ def _check_origins(origins: Iterable[str]) -> None:
 def _beside(
     conf: cfg.ConfigOpts, scheduler: SchedulerAPI, instruments: Instruments | None, *, keystone: bool
 ) -> dict[str, WSGIApplication]:
-    """Return by path what is served outside of authentication: load balancers have no token."""
+    """Return the applications that are served without authentication, by path, as load balancers have no token."""
     health = _health(conf)
     health.conf[_SCHEDULER] = scheduler
     if keystone:
@@ -120,7 +120,7 @@ def _beside(
 
 def _health(conf: cfg.ConfigOpts) -> Healthcheck:
     known = set(NamedExtensionManager(Healthcheck.NAMESPACE, ()).entry_points_names())
-    if unknown := set(conf.healthcheck.backends) - known:  # the library would leave it out
+    if unknown := set(conf.healthcheck.backends) - known:  # the library would ignore it
         raise InvalidInput(
             f"[healthcheck] backends: expected some of {', '.join(sorted(known))}, found {min(unknown)!r}"
         )
@@ -135,7 +135,7 @@ def _health(conf: cfg.ConfigOpts) -> Healthcheck:
 
 
 class PoolCheck(HealthcheckBaseExtension):
-    """The check of `/healthcheck`: a scheduler answers, and so do the message broker and the database behind it."""
+    """The check of `/healthcheck`: whether a scheduler, the message broker and the database respond."""
 
     def __init__(self, oslo_conf: cfg.ConfigOpts, conf: dict[str, Any]) -> None:
         super().__init__(oslo_conf, conf)
@@ -144,7 +144,7 @@ class PoolCheck(HealthcheckBaseExtension):
         self._found_s = 0.0
 
     def healthcheck(self, server_port: int) -> HealthcheckResult:
-        """Return whether the pool answered a moment ago; the reason names the part that did not."""
+        """Return the recent health of the pool; the reason names the part that did not respond."""
         found = self._found
         if found is not None and not self._asking.acquire(blocking=False):
             return found
@@ -158,7 +158,7 @@ class PoolCheck(HealthcheckBaseExtension):
             self._asking.release()
 
     def _ask(self) -> HealthcheckResult:
-        # Strangers read the reason; names and messages are among the details, which an operator has to ask for.
+        # Anyone can read the reason; names and messages are in the details, which operators have to enable.
         try:
             name = self.conf[_SCHEDULER].health()
         except MessagingError:

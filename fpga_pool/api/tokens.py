@@ -1,4 +1,4 @@
-"""Tokens of callers, as Keystone's own middleware checks them; imported where it is used, as it brings a client."""
+"""Validation of callers' tokens by Keystone's middleware. Imported only if needed, as it loads Keystone's client."""
 
 import hashlib
 import threading
@@ -19,14 +19,14 @@ from fpga_pool.api.context import ENV_NO_KEYSTONE, variable_of
 from fpga_pool.conf.opts import check_values
 from fpga_pool.model.exceptions import InvalidInput
 
-#: For how long, and for how many tokens, it is remembered what the middleware says of a valid one.
+#: Lifetime in seconds and maximum number of cached results for valid tokens.
 REMEMBERED_S, REMEMBERED = 1.0, 1000
 
 _NO_ANSWER = (ConnectFailure, DiscoveryFailure, RequestTimeout, ServiceError)
 
 
 def authenticated(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
-    """Return an application to which Keystone's middleware says who calls; InvalidInput names a wrong option."""
+    """Return the application behind Keystone's middleware. Raises InvalidInput, which names an invalid option."""
     for group, options in middleware_options():
         conf.register_opts(options, group)
     check_values(conf)
@@ -40,10 +40,10 @@ def middleware_options() -> Iterable[tuple[str, Iterable[cfg.Opt]]]:
 
 
 def checked(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
-    """Return the same, of a configuration that knows the options of the middleware."""
-    # A service token without a service's role would extend the life of any expired token.
+    """Return the application like `authenticated`, if the options of the middleware are already registered."""
+    # Without this, a service token without the service role would extend the validity of expired tokens.
     conf.set_default("service_token_roles_required", True, "keystone_authtoken")
-    # The decision is the application's: documents of versions are public, and an error has the form of all others.
+    # The application decides, as version documents are public, and errors must have the common form.
     settings = {"oslo_config_config": conf, "delay_auth_decision": True}
     try:
         made: WSGIApplication = _Checked(application, settings)
@@ -51,12 +51,12 @@ def checked(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplicati
         raise InvalidInput(f"[keystone_authtoken] auth_version: {error}") from None
     except ConfigurationError as error:
         raise InvalidInput(f"[keystone_authtoken]: {error}") from None
-    except ClientException as error:  # of the plug-in that auth_type names
+    except ClientException as error:  # raised by the plug-in that auth_type names
         raise InvalidInput(f"[keystone_authtoken] auth_type: {error}") from None
     return made
 
 
-#: What the middleware says in the environment of a request: all of it is replaced, as clients can send the headers.
+#: Variables that the middleware sets in the environment. All are replaced, as clients could send these headers.
 _SAID = (
     *map(variable_of, _AuthTokenRequest._all_auth_headers(_AuthTokenRequest({}))),  # noqa: SLF001
     variable_of(_AuthTokenRequest._SYSTEM_SCOPE_HEADER),  # noqa: SLF001
@@ -67,16 +67,16 @@ _SAID = (
 @dataclass(frozen=True, slots=True)
 class _Known:
     said: dict[str, Any]
-    #: On the clock of the host, when the token expires; on the monotonic one, when it is to be looked at again.
+    #: When the token expires (epoch), and when the cached result does (monotonic clock).
     expires_s: float
     until_s: float
 
 
 class _Checked(auth_token.AuthProtocol):
-    """The middleware; a token that Keystone was not there to check is not said to be invalid, as it does by itself.
+    """The middleware, changed so that a token is not reported as invalid if Keystone did not respond.
 
-    It passes requests and answers on as they are, without an object of WebOb for each, and it remembers valid tokens
-    for a moment as what it says of them: its own cache, which is in force before, has them as JSON.
+    Requests and responses are passed on without WebOb objects. The variables that it sets for a valid token are cached
+    briefly, in addition to the middleware's own cache, which stores JSON.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -94,13 +94,13 @@ class _Checked(auth_token.AuthProtocol):
         token = environ.get("HTTP_X_AUTH_TOKEN")
         key = None if token is None or "HTTP_X_SERVICE_TOKEN" in environ else hashlib.sha256(token.encode()).digest()
         if not self._recall(key, environ):
-            self.process_request(_AuthTokenRequest(environ))  # it leaves the decision to the application
+            self.process_request(_AuthTokenRequest(environ))  # the application decides about invalid tokens
             self._remember(key, environ)
         passed: Iterable[bytes] = self._app(environ, start)
         return passed
 
     def _recall(self, key: bytes | None, environ: WSGIEnvironment) -> bool:
-        """Say of a request what was said of its token a moment ago; return whether something was."""
+        """Set the cached variables of a token in a request; return whether there are any."""
         known = None if key is None else self._known.get(key)
         if known is None or known.until_s < time.monotonic() or known.expires_s <= time.time():
             return False
@@ -110,12 +110,12 @@ class _Checked(auth_token.AuthProtocol):
         return True
 
     def _remember(self, key: bytes | None, environ: WSGIEnvironment) -> None:
-        """Remember what was said of a token, if it was valid, and if that depends on nothing but the token."""
+        """Cache the variables of a token, if it is valid and its validity depends on nothing but the token."""
         if key is None or not self._remembers or environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
             return
         user = environ["keystone.token_auth"].user
         facts = environ["keystone.token_info"].get("token", {})
-        if facts.get("application_credential") or user.bind:  # then the path counts, or the connection
+        if facts.get("application_credential") or user.bind:  # its validity depends on the path or the connection
             return
         if len(self._known) >= REMEMBERED:
             self._known.clear()

@@ -1,4 +1,4 @@
-"""Versions of the API: the documents from which clients discover them, and the microversion of a request."""
+"""Versions of the API: the discovery documents for clients, and the microversion of a request."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ NEWEST = microversion_parse.Version(1, 0)
 
 
 def names() -> list[str]:
-    """Return what the header of microversions may say of this service."""
+    """Return the values of the microversion header for this service."""
     minors = range(OLDEST.minor, NEWEST.minor + 1)
     return [*(f"{SERVICE_TYPE} {OLDEST.major}.{minor}" for minor in minors), f"{SERVICE_TYPE} latest"]
 
 
 def choose_version() -> None:
-    """Find the microversion that the request wants; UnsupportedVersion names those there are."""
+    """Set the microversion that the request selects. Raises UnsupportedVersion, which names the supported ones."""
     g.microversion = OLDEST
     if _VARIABLE not in request.environ:
         return
@@ -33,7 +33,7 @@ def choose_version() -> None:
     try:
         text = microversion_parse.get_version(headers, service_type=SERVICE_TYPE)
         if not text:
-            # One of another service is not meant for this one; without the name of a service it would be for nobody.
+            # A version for another service is ignored; one without the name of a service is invalid.
             _require_services(headers[_VARIABLE])
             return
         wanted = NEWEST if text == "latest" else microversion_parse.parse_version_string(text)
@@ -50,7 +50,7 @@ def _require_services(text: str) -> None:
 
 
 def state_version(response: Response) -> None:
-    """Add the microversion that was served to an answer, and that the answer depends on it."""
+    """Add the microversion that was served to a response, and the Vary header."""
     response.headers[HEADER] = f"{SERVICE_TYPE} {g.get('microversion', OLDEST)}"
     if "Vary" in response.headers:
         response.vary.add(HEADER)

@@ -1,4 +1,4 @@
-"""Kinds of arguments that several commands take, and complaints of those that are not made of cliff."""
+"""Argument types shared by several commands, and error reporting for programs that are not built on cliff."""
 
 import argparse
 import json
@@ -14,20 +14,20 @@ OK, FAILED, WRONG_USAGE = 0, 1, 2
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Says in one line what is wrong, without the usage."""
+    """An argument parser that reports errors in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(WRONG_USAGE, f"{self.prog}: {message}\n")
 
 
 def complain(command: str, error: Exception, status: int) -> int:
-    """Say in one line why a command failed; return the status."""
+    """Print in one line why a command failed, and return the status."""
     print(f"{command}: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
     return status
 
 
 def as_json(result: Any) -> str:
-    """Return a result as JSON, which has no infinity, and nothing but null for a mean of nothing."""
+    """Return a result as JSON, with null for infinity and NaN, which JSON does not have."""
     return json.dumps(_finite(result), allow_nan=False)
 
 
@@ -40,7 +40,7 @@ def _finite(value: Any) -> Any:
 
 
 def number_that(accepts: Callable[[float], bool], expected: str) -> Callable[[str], float]:
-    """Return what reads a number, and refuses what is none or not accepted with what was expected."""
+    """Return an argument type for numbers that `accepts` accepts; its error message says what was `expected`."""
 
     def read(text: str) -> float:
         try:
@@ -61,7 +61,7 @@ positive_days = number_that(lambda value: 0 < value < float("inf"), "a positive 
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return what reads a whole number that is not below the least, which is not negative."""
+    """Return an argument type for whole numbers of at least `least`, which must not be negative."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
@@ -75,7 +75,7 @@ positive_count = whole(1)
 
 
 def parameter(text: str) -> tuple[str, str]:
-    """Read NAME=VALUE."""
+    """Parse NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
@@ -83,7 +83,7 @@ def parameter(text: str) -> tuple[str, str]:
 
 
 def moment(text: str) -> float:
-    """Read a point in time, as UTC seconds: a date with a time zone, or how long ago."""
+    """Return a point in time in UTC seconds, given as a date with a time zone or as an age such as 12h."""
     if ago := re.fullmatch(r"(\d{1,9})([smhd])", text):
         return time.time() - int(ago[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[ago[2]]
     try:
@@ -96,7 +96,7 @@ def moment(text: str) -> float:
 
 
 def deadline(text: str) -> float:
-    """Read a point in time to come, as UTC seconds: a date with a time zone, or in how many seconds from now."""
+    """Return a deadline in UTC seconds, given as a date with a time zone or as a number of seconds from now."""
     try:
         return time.time() + positive_seconds(text)
     except argparse.ArgumentTypeError:

@@ -1,4 +1,4 @@
-"""What `fpga-pool`, `fpga-pool-manage` and their commands have in common: groups of commands, errors, exit status."""
+"""Common base of `fpga-pool` and `fpga-pool-manage`: command groups, error messages and exit statuses."""
 
 import argparse
 import io
@@ -18,18 +18,18 @@ OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 class Interrupted(FpgaPoolError):
-    """Ctrl-C; the message says what continues without the command."""
+    """The command was interrupted with Ctrl-C; the message says what continues without it."""
 
 
 def status_of(error: BaseException) -> int:
-    """Return the exit status for what ended a command."""
+    """Return the exit status for the exception that ended a command."""
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return INTERRUPTED
     return WRONG_USAGE if isinstance(error, InvalidInput) else FAILED
 
 
 class _HelpFormatter(HelpFormatter):
-    """Keeps the paragraphs of a description, and those that are indented as they are."""
+    """A help formatter that keeps the paragraphs of a description, and does not wrap indented ones."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         fill = super()._fill_text
@@ -37,16 +37,16 @@ class _HelpFormatter(HelpFormatter):
         return "\n\n".join(part if part.startswith(" ") else fill(part, width, indent) for part in parts)
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
-        """Return the values of an argument as in the usage, which argparse shows as required if there is to be one."""
+        """Return the values of an argument for the usage, in brackets if optional: argparse shows "+" as required."""
         text = super()._format_args(action, default_metavar)
         optional = action.nargs == "+" and not action.option_strings and not action.required
         return f"[{text}]" if optional else text
 
 
 class CheckedCommand(Command):
-    """A command whose errors are one line and an exit status; the traceback of an error is for --debug."""
+    """A command that reports an error in one line and by its exit status; --debug shows the traceback."""
 
-    #: Exit status where the command itself went through.
+    #: Exit status if the command raises no error.
     status = OK
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -62,19 +62,19 @@ class CheckedCommand(Command):
         return parser
 
     def _as_called(self, example: str, prog_name: str) -> str:
-        """Return an example with the program that was called: `openstack fpga` has commands of `fpga-pool`."""
+        """Return an example with the program that was called: `openstack fpga` has the commands of `fpga-pool`, too."""
         name = (self.cmd_name or "").removeprefix("fpga ")
         return prog_name + example.partition(name)[2] if name else example
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Describe what the command takes."""
+        """Add the arguments of the command to the parser."""
 
     def run(self, parsed_args: Any) -> int:
         """Run the command; return its exit status."""
         try:
             return super().run(parsed_args) or self.status
         except BrokenPipeError:
-            # cliff ends the command as the shell would.
+            # cliff handles it: it exits as the shell expects.
             raise
         except KeyboardInterrupt:
             self.complain("interrupted")
@@ -86,12 +86,12 @@ class CheckedCommand(Command):
             return status_of(error)
 
     def complain(self, line: str) -> None:
-        """Print what went wrong."""
+        """Print an error message."""
         print(f"{self.app.NAME}: {line}", file=self.app.stderr)
 
 
 def one_line(error: Exception) -> str:
-    """Return what an error says, in one line."""
+    """Return the message of an error, in one line."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     lines = str(error).splitlines()
@@ -109,7 +109,7 @@ class _Help(HelpCommand):
 
 
 class CommandApp(App):
-    """An application of commands without a shell of its own."""
+    """A command-line application without an interactive shell."""
 
     def __init__(self, program: str, **options: Any) -> None:
         # `CMD --help` is the help of the command, not that of the application.
@@ -118,7 +118,7 @@ class CommandApp(App):
         self.NAME = program
 
     def configure_logging(self) -> None:
-        """Log, to a file too if there is to be one."""
+        """Set up logging, also to a file if --log-file is given."""
         try:
             super().configure_logging()
         except OSError as error:
@@ -126,13 +126,13 @@ class CommandApp(App):
             self.parser.exit(WRONG_USAGE, f"{self.NAME}: {where}\n")
 
     def print_help_if_requested(self) -> None:
-        """Show the options and commands, and end, if that is asked for."""
+        """Show the options and commands and exit, if help was requested."""
         if self.options.deferred_help:
             self.print_commands()
             raise HelpExit
 
     def print_commands(self) -> None:
-        """Show the options and commands, as wide as the terminal: cliff does not fold its lines."""
+        """Print the options and commands, wrapped to the width of the terminal, which cliff does not do."""
         commands = sorted((name, entry.load()) for name, entry in self.command_manager)
         width, indent = shutil.get_terminal_size().columns, max(len(name) for name, _ in commands) + 4
         with help_pager(self.stdout) as out:
@@ -144,7 +144,7 @@ class CommandApp(App):
                 print(textwrap.fill(summary, width, initial_indent=first, subsequent_indent=" " * indent), file=out)
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Run a command; the name of a group is no command, and lists those of the group."""
+        """Run a command; if only the name of a group is given, list the commands of the group."""
         if self._is_group(argv):
             super().run_subcommand(["help", *argv])
             return WRONG_USAGE
@@ -155,13 +155,13 @@ class CommandApp(App):
         return argv not in names and any(name[: len(argv)] == argv for name in names)
 
     def interact(self) -> None:
-        """Ask for a command; there is no shell."""
+        """Exit with an error that asks for a command, instead of starting an interactive shell."""
         self.parser.print_usage(self.stderr)
         self.parser.exit(WRONG_USAGE, f"{self.NAME}: no command given; `{self.NAME} help` lists the commands\n")
 
     def run(self, argv: list[str]) -> int:
         """Run one command; return the exit status."""
-        if self.stderr is None:  # closed by the caller; what is printed to None would go to standard output
+        if self.stderr is None:  # closed by the caller; print(file=None) would write to standard output
             self.stderr = io.StringIO()
         if self.stdout is None:
             print(f"{self.NAME}: standard output is closed, so nothing was done", file=self.stderr)

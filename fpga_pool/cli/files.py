@@ -14,7 +14,7 @@ FileT = TypeVar("FileT", bound=Message)
 
 
 def content_of(path: Path, where: str = "") -> bytes:
-    """Return what is in a file; InvalidInput says why it cannot be read, and `where` it is named."""
+    """Return the content of a file; if it cannot be read, InvalidInput says why, and `where` it is named."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -22,7 +22,7 @@ def content_of(path: Path, where: str = "") -> bytes:
 
 
 def header_of(path: Path | None) -> bytes:
-    """Return what is sent before each file; InvalidInput if it cannot be read."""
+    """Return the header that is sent before each file, empty without a path; InvalidInput if it cannot be read."""
     return b"" if path is None else content_of(path, f"--header {path}")
 
 
@@ -42,20 +42,20 @@ def _header(where: str, directory: Path, name: str) -> bytes:
 
 
 class JobTable(Message, frozen=True, kw_only=True):
-    """A `[[jobs]]` table; "" = as for the whole batch."""
+    """A `[[jobs]]` table; an empty field takes the value of the whole batch."""
 
-    #: File that is its input, and one whose bytes are sent before it; relative to the batch file.
+    #: Input file, and file whose bytes are sent before it; both relative to the batch file.
     input: str
     header: str = ""
     function: str = ""
     requester: str = ""
-    #: "" = that of the input.
+    #: Empty: the name of the input file.
     name: str = ""
     group: Group = 0
 
 
 class BatchFile(Message, frozen=True, kw_only=True):
-    """A batch as a file describes it."""
+    """The content of a batch file."""
 
     name: str = ""
     function: str = ""
@@ -65,7 +65,7 @@ class BatchFile(Message, frozen=True, kw_only=True):
 
 
 def read_batch(path: Path) -> tuple[str, list[JobSpec]]:
-    """Return the name and the jobs of a batch file; InvalidInput names the place of what is wrong."""
+    """Return the name and the jobs of a batch file; InvalidInput names the place of an error."""
     found = _read_file(BatchFile, path)
     return found.name, [
         JobSpec(
@@ -88,16 +88,16 @@ class SubtaskTable(Message, frozen=True, kw_only=True):
 
     name: str
     function: str
-    #: File that is its input, and one whose bytes are sent before it; relative to the pipeline file.
+    #: Input file, and file whose bytes are sent before it; both relative to the pipeline file.
     input: str = ""
     header: str = ""
-    #: "" = that of the pipeline.
+    #: Empty: the requester of the pipeline.
     requester: str = ""
     after: tuple[str, ...] = ()
 
 
 class PipelineFile(Message, frozen=True, kw_only=True):
-    """A pipeline as a file describes it."""
+    """The content of a pipeline file."""
 
     name: str = ""
     #: Host of the pool from which inputs are sent.
@@ -106,7 +106,7 @@ class PipelineFile(Message, frozen=True, kw_only=True):
 
 
 def read_pipeline(path: Path) -> tuple[str, list[Subtask]]:
-    """Return the name and the subtasks of a pipeline file; InvalidInput names the place of what is wrong."""
+    """Return the name and the subtasks of a pipeline file; InvalidInput names the place of an error."""
     found = _read_file(PipelineFile, path)
     return found.name, [_subtask(path, found, index) for index in range(len(found.subtasks))]
 

@@ -57,7 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="fpga-pool-learn", description="Train and evaluate the cluster policy `learned`.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    training = commands.add_parser("train", help="Train weights from nothing; continue where an earlier run ended.")
+    training = commands.add_parser(
+        "train", help="Train weights from scratch, or continue an earlier training in the same directory."
+    )
     training.add_argument("--out", required=True, metavar="DIR", help="directory of the training")
     training.add_argument("--seed", type=whole(0), default=0, metavar="N", help="random seed (default: 0)")
     plan, effort = Plan(), Effort()
@@ -83,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         "--stacks",
         default="ect,ect_open,jsq,pats,chain,learned,perfect",
         metavar="NAMES",
-        help=f"what is compared, `ect` among them: {', '.join(STACKS)} (default: %(default)s)",
+        help=f"stacks to compare, which must include the reference: {', '.join(STACKS)} (default: %(default)s)",
     )
     evaluation.add_argument("--reference", default="ect", metavar="NAME", help="the stack to compare with")
     evaluation.add_argument("--worlds", type=whole(1), default=20, metavar="N", help="worlds of a suite (default: 20)")
@@ -172,7 +174,7 @@ def _network(path: str) -> Any:
 
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Give what shows how much of each step is done: a bar on standard error."""
+    """Yield a callback that shows the progress of each step as a bar on standard error."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -201,15 +203,15 @@ def _names(text: str, known: Mapping[str, Any], option: str) -> list[str]:
     return names
 
 
-# ---- What is printed
+# ---- Output
 
-#: Of which metrics a table shows the worst world too.
+#: Metrics for which a table also shows the worst world.
 _WORST = ("mean_response_s", "p95_response_s")
 
 
 def _show_training(progress: Trained) -> None:
-    """Print what each candidate achieved in the validation."""
-    table = Table(title="Validation: in parts of the same policy without corrections")
+    """Print the results of each candidate in the validation."""
+    table = Table(title="Validation: ratios to the same policy without corrections")
     for name in ("candidate", "mean response", "p95 response", ""):
         table.add_column(name, justify="left" if name == "candidate" else "right")
     best = min(progress.validations, key=lambda each: each[1])
@@ -219,9 +221,9 @@ def _show_training(progress: Trained) -> None:
 
 
 def _show_evaluation(evaluation: Evaluation, reference: str) -> None:
-    """Print one suite: each stack in parts of the reference, with intervals and the worst world."""
+    """Print one suite: each stack as ratios to the reference, with confidence intervals and the worst world."""
     some = evaluation.results[reference]
-    title = f"{evaluation.suite}: {len(some)} worlds x {len(some[0])} seeds, in parts of {reference}"
+    title = f"{evaluation.suite}: {len(some)} worlds x {len(some[0])} seeds, ratios to {reference}"
     table = Table(title=title, caption="ratio [95 % bootstrap interval over worlds], worst world, share of wins")
     table.add_column("stack")
     for metric in METRICS:

@@ -1,6 +1,6 @@
-"""The programs; where a library is missing, they name the extra that brings it.
+"""Entry points of the programs; if a library is missing, they name the extra that installs it.
 
-Importing takes a while, in which Ctrl-C ends them as it does later.
+Importing the modules of a program takes a while; Ctrl-C during that time has the same effect as later.
 """
 
 import gc
@@ -11,7 +11,7 @@ from typing import Any
 
 WRONG_USAGE, INTERRUPTED = 2, 130
 
-#: What `--help` says of the programs whose options are those of a configuration.
+#: Descriptions in `--help` of the programs whose options are those of a configuration.
 DESCRIPTIONS = {
     "fpga-pool-agent": "Run the slots, the data port, the virtual machines and the egress limits of one host.",
     "fpga-pool-api": "Serve the REST API and the dashboard of a pool of FPGA slots.",
@@ -23,8 +23,8 @@ DESCRIPTIONS = {
 
 def _run(program: str, module: str, extra: str = "") -> int:
     """Run the `main` of a module; return the exit status."""
-    # No program uses eventlet, but libraries load it where Nova's environment has it: 9 MB, and a tenth of a second.
-    sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]  # what `import` takes for a module that is missing
+    # No program uses eventlet, but libraries import it if Nova's environment has it, which costs 9 MB and 0.1 s.
+    sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]  # makes `import` treat it as missing
     try:
         status: int = _loaded(module).main()
     except ModuleNotFoundError as error:
@@ -41,7 +41,7 @@ def _run(program: str, module: str, extra: str = "") -> int:
 
 
 def _loaded(name: str) -> Any:
-    gc.disable()  # what is imported stays, so collections would be in vain: now, and later
+    gc.disable()  # imported objects stay alive, so collecting them would free nothing, now or later
     try:
         return importlib.import_module(name)
     finally:

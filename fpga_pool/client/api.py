@@ -1,4 +1,4 @@
-"""The calls of the REST API, typed."""
+"""Typed calls of the REST API."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +36,7 @@ from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task, TaskShape
 from fpga_pool.model.rest import date
 
-#: What is listed.
+#: Type of the listed objects.
 Listed = TypeVar("Listed")
 
 _PAGE = 1000
@@ -45,7 +45,7 @@ _MOMENTS = ("since", "until", "start", "end")
 
 
 class PoolApi(DryRuns):
-    """One pool, seen by one project; threads may share it."""
+    """The API of one pool for one project; thread-safe."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class PoolApi(DryRuns):
         connect_retries: int = 2,
         cacert: str | None = None,
     ) -> None:
-        """Take the endpoint from the catalogue of the `login`, unless given.
+        """Use the given endpoint, by default the one in the catalogue of the `login`.
 
-        Without a login it is that of the variable FPGA_POOL_ENDPOINT, as for `fpga-pool`, or else DEFAULT_ENDPOINT.
+        Without a login the default is the variable FPGA_POOL_ENDPOINT, as for `fpga-pool`, or else DEFAULT_ENDPOINT.
 
         `cacert` is a file of the authorities that may have signed the endpoint's certificate; a login has its own.
         """
@@ -95,9 +95,10 @@ class PoolApi(DryRuns):
         patience_s: float = CREATE_PATIENCE_S,
         **options: Unpack[f.BatchOptions],
     ) -> Batch:
-        """Create a batch; where the answer was lost on the way, the batch is recognised by its uuid.
+        """Create a batch; if an answer is lost, the batch is recognised by its uuid.
 
-        A pool that does not answer, or has no room, is asked again for `patience_s`; then ServiceUnavailable is raised.
+        If the pool does not answer, or has no room, the call is repeated for `patience_s`; then ServiceUnavailable is
+        raised.
         """
         uuid = uuid or str(uuid4())
         body = {"uuid": uuid, "name": name, "jobs": to_plain(jobs), **f.as_body(options)}
@@ -113,9 +114,9 @@ class PoolApi(DryRuns):
         patience_s: float = CREATE_PATIENCE_S,
         **options: Unpack[f.BatchOptions],
     ) -> JobList:
-        """Create a batch as `create_batch`, and wait up to `wait_s` for places; return those jobs that have one.
+        """Create a batch as `create_batch`, wait up to `wait_s` for jobs to be placed, and return the placed jobs.
 
-        The answer has the batch, and tickets for small inputs.
+        The answer includes the batch, and tickets for small inputs.
         """
         uuid = uuid or str(uuid4())
         body = {"uuid": uuid, "name": name, "jobs": to_plain(jobs), **f.as_body(options)}
@@ -136,13 +137,13 @@ class PoolApi(DryRuns):
     def events(
         self, nouns: str, name: str, limit: int | None = None, **filters: Unpack[f.EventFilters]
     ) -> list[HistoryEntry]:
-        """Return the events of one of the "batches", "hosts" and so on, newest first, by its uuid, or a host's name."""
+        """Return the events of one object of `nouns` ("batches", "hosts", ...), newest first; `name`: uuid or host."""
         return self._list(HistoryEntry, "events", limit, filters, f"{segment(nouns)}/{segment(name)}/events")
 
     def _list(
         self, kind: type[Listed], name: str, limit: int | None, filters: Mapping[str, Any], path: str = ""
     ) -> list[Listed]:
-        """Return things of a kind, page by page."""
+        """Return a list of objects, requested page by page."""
         found: list[Listed] = []
         given = {key: value for key, value in filters.items() if value is not None}
         params = {key: date(value) if key in _MOMENTS else value for key, value in given.items()}
@@ -156,7 +157,7 @@ class PoolApi(DryRuns):
         return found
 
     def _one(self, method: str, nouns: str, uuid: str, project_id: str | None) -> dict[str, Any]:
-        """Ask for one object: of the own project, or of another one ("all": of any); for admins."""
+        """Request one object of the caller's project or, for admins, of another one ("all": of any)."""
         params = {} if project_id is None else {"project_id": project_id}
         return self._http.call(method, f"/v1/{nouns}/{segment(uuid)}", params=params)
 
@@ -165,7 +166,7 @@ class PoolApi(DryRuns):
         return self.batch_detail(uuid).batch
 
     def batch_detail(self, uuid: str, project_id: str | None = None) -> BatchDetail:
-        """Return one batch, with what can be said of it now."""
+        """Return one batch, with its current status."""
         return read(BatchDetail, self._one("GET", "batches", uuid, project_id), "batch")
 
     def jobs(self, uuid: str, states: Sequence[JobState] = (), project_id: str | None = None) -> list[Job]:
@@ -182,10 +183,10 @@ class PoolApi(DryRuns):
         with_batch: bool = False,
         project_id: str | None = None,
     ) -> JobList:
-        """Return the jobs of a batch together with the time in the pool, and with the batch if wanted.
+        """Return the jobs of a batch together with the time in the pool, and with the batch if `with_batch`.
 
-        With `changed_after` ("" or what was `seen` before) those that have changed since; where none has, the answer
-        comes when one does, or after `wait_s`.
+        With `changed_after` ("" or the `seen` of an earlier answer), only jobs that have changed since are returned; if
+        there are none, the answer waits for a change, for up to `wait_s`.
         """
         params: dict[str, object] = {"state": [str(state) for state in states]}
         params |= {"batch": "true"} if with_batch else {}
@@ -194,7 +195,7 @@ class PoolApi(DryRuns):
         return read(JobList, self._http.call("GET", f"/v1/batches/{segment(uuid)}/jobs", params=params))
 
     def cancel(self, uuid: str, project_id: str | None = None) -> Batch:
-        """Ask for the end of a batch: what is complete is kept."""
+        """Request the cancellation of a batch; jobs that are complete are kept."""
         return read(Batch, self._one("DELETE", "batches", uuid, project_id), "batch")
 
     def change_batch(self, uuid: str, **changes: Unpack[f.BatchChanges]) -> Batch:
@@ -202,13 +203,13 @@ class PoolApi(DryRuns):
         return read(Batch, self._http.call("PATCH", f"/v1/batches/{segment(uuid)}", body=changes), "batch")
 
     def tickets(self, uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
-        """Return leave to move the bytes of jobs; each ticket is good for one stream."""
+        """Return tickets to transfer the bytes of jobs; each ticket is valid for one stream."""
         path = f"/v1/batches/{segment(uuid)}/tickets"
         answer = self._http.call("POST", path, body={"tickets": to_plain(requests)}, secret=True)
         return read_all(Ticket, answer, "tickets")
 
     def confirm(self, uuid: str, receipts: Sequence[Receipt]) -> Batch:
-        """Say that results of a batch are here, so that the pool does not hold them any more; it may be said again."""
+        """Confirm that results of a batch were received, so that the pool no longer holds them; may be repeated."""
         path = f"/v1/batches/{segment(uuid)}/receipts"
         return read(Batch, self._http.call("POST", path, body={"receipts": to_plain(receipts)}), "batch")
 
@@ -226,9 +227,9 @@ class PoolApi(DryRuns):
         command: str = "",
         uuid: str | None = None,
     ) -> Gang:
-        """Queue a gang; where the answer was lost on the way, it is recognised by its uuid.
+        """Queue a gang; if an answer is lost, the gang is recognised by its uuid.
 
-        `image` names what its guests run, "" = what their hosts have for all; `command` is for the image to read.
+        `image` is the name of its guests' image, "" = the default of their hosts; `command` is passed to the image.
         """
         uuid = uuid or str(uuid4())
         body = {"uuid": uuid, "name": name} | gang_body(processes, runtime_s, cpu_usage, work_s, image, command)
@@ -239,11 +240,11 @@ class PoolApi(DryRuns):
         return self._list(Gang, "gangs", limit, filters)
 
     def gang(self, uuid: str, project_id: str | None = None) -> GangDetail:
-        """Return one gang, with what can be said of it now."""
+        """Return one gang, with its current status."""
         return read(GangDetail, self._one("GET", "gangs", uuid, project_id), "gang")
 
     def cancel_gang(self, uuid: str, project_id: str | None = None) -> Gang:
-        """Ask for the end of a gang."""
+        """Request the cancellation of a gang."""
         return read(Gang, self._one("DELETE", "gangs", uuid, project_id), "gang")
 
     # Pipelines
@@ -270,7 +271,7 @@ class PoolApi(DryRuns):
         return read(PipelineDetail, self._one("GET", "pipelines", uuid, project_id), "pipeline")
 
     def cancel_pipeline(self, uuid: str, project_id: str | None = None) -> Batch:
-        """Ask for the end of a pipeline: what has ended stays, all else is cancelled."""
+        """Request the cancellation of a pipeline; subtasks that have ended stay as they are."""
         return read(Batch, self._one("DELETE", "pipelines", uuid, project_id), "pipeline")
 
     # Tasks
@@ -288,7 +289,7 @@ class PoolApi(DryRuns):
     ) -> Task:
         """Queue a task; see `create_batch`.
 
-        It gets a slot for each share, or as many as one of its `shapes` says.
+        It gets one slot per share, or the number of slots of one of its `shapes`.
         """
         uuid = uuid or str(uuid4())
         body = {"uuid": uuid, "name": name} | task_body(function, shares, topology, shapes)
@@ -299,17 +300,17 @@ class PoolApi(DryRuns):
         return self._list(Task, "tasks", limit, filters)
 
     def task(self, uuid: str, project_id: str | None = None) -> TaskDetail:
-        """Return one task, with what can be said of it now; its shares are jobs of the batch with its uuid."""
+        """Return one task, with its current status; its shares are jobs of the batch with its uuid."""
         return read(TaskDetail, self._one("GET", "tasks", uuid, project_id), "task")
 
     def cancel_task(self, uuid: str, project_id: str | None = None) -> Task:
-        """Ask for the end of a task: shares that are complete are kept."""
+        """Request the cancellation of a task; shares that are complete are kept."""
         return read(Task, self._one("DELETE", "tasks", uuid, project_id), "task")
 
     # Quotas
 
     def quota(self, project_id: str | None = None) -> Quota:
-        """Return the quota of a project, and its use; None = of the own one."""
+        """Return the quota of a project, and its use; None = the caller's project."""
         path = "/v1/quotas" if project_id is None else f"/v1/quotas/{segment(project_id)}"
         return read(Quota, self._http.call("GET", path), "quota")
 
@@ -318,7 +319,7 @@ class PoolApi(DryRuns):
         return read(Quota, self._http.call("PUT", f"/v1/quotas/{segment(project_id)}", body=to_plain(limits)), "quota")
 
     def unset_quota(self, project_id: str) -> Quota:
-        """Return a project to the default limits."""
+        """Reset a project to the default limits."""
         return read(Quota, self._http.call("DELETE", f"/v1/quotas/{segment(project_id)}"), "quota")
 
     def usage(self, limit: int | None = None, **filters: Unpack[f.UsageFilters]) -> list[Usage]:
@@ -336,11 +337,11 @@ class PoolApi(DryRuns):
         return read(SlotDetail, self._http.call("GET", f"/v1/slots/{segment(uuid)}"), "slot")
 
     def drain(self, uuid: str, reason: str = "") -> Slot:
-        """Take a slot out of service; it is when its state says DRAINED."""
+        """Take a slot out of service; this is complete when its state is DRAINED."""
         return self._change_slot(uuid, {"drain": True, "reason": reason})
 
     def resume(self, uuid: str) -> Slot:
-        """Give a slot back to the pool."""
+        """Put a slot back into service."""
         return self._change_slot(uuid, {"drain": False})
 
     def _change_slot(self, uuid: str, change: dict[str, object]) -> Slot:
@@ -355,13 +356,13 @@ class PoolApi(DryRuns):
         return read(Host, self._http.call("GET", f"/v1/hosts/{segment(name)}"), "host")
 
     def known_hosts(self, names: Collection[str]) -> Mapping[str, Host]:
-        """Return hosts by name as they were listed last, unless one of `names` was missing: addresses may be old."""
+        """Return hosts by name as listed last, or listed again if one of `names` is missing; addresses may be old."""
         if not self._hosts.keys() >= set(names):
             self._hosts = {host.name: host for host in self.hosts()}
         return self._hosts
 
     def forget_hosts(self) -> None:
-        """Have the hosts listed again when one is needed next, as after a connection that failed."""
+        """Discard the known hosts, so that they are listed again when needed, as after a failed connection."""
         self._hosts = {}
 
     def services(self, limit: int | None = None, **filters: Unpack[f.NameFilters]) -> list[Service]:
@@ -369,5 +370,5 @@ class PoolApi(DryRuns):
         return self._list(Service, "services", limit, filters)
 
     def functions(self, limit: int | None = None, **filters: Unpack[f.NameFilters]) -> list[FunctionInfo]:
-        """Return the catalogue as it is in force, by name."""
+        """Return the functions of the current catalogue, by name."""
         return self._list(FunctionInfo, "functions", limit, filters)

@@ -1,7 +1,7 @@
 """Runs of a batch that was created earlier, perhaps by a client that was killed since, and of tasks and pipelines.
 
-All that a client has to know of a batch is in the pool: where its jobs are, which inputs are missing, and which results
-are held.  Results that are complete in the output directory are not fetched again.
+The pool has all the information that a client needs to continue a batch: where its jobs are, which inputs are missing,
+and which results are held.  Results that are complete in the output directory are not fetched again.
 """
 
 import time
@@ -22,9 +22,9 @@ from fpga_pool.model.objects.tasks import Task, TaskShape
 
 
 class AttachedRunner(BatchRunner):
-    """Continues a batch, whose input files are needed only while the pool lacks some; `run` is called once.
+    """Continues a batch; its input files are needed only while the pool lacks some.  `run` may be called once.
 
-    Unlike the client that created the batch it never cancels it.
+    Unlike the client that created the batch, it never cancels it.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class AttachedRunner(BatchRunner):
         self._goal = goal
 
     def _create(self) -> None:
-        """Find the jobs of the batch, and what of their results is here already."""
+        """Get the jobs of the batch, and find their results that are in the output directory already."""
         jobs = self._find()
         sources = self._sources([job for job in jobs if not job.predecessors])
         read = {uuid for job in jobs for uuid in job.predecessors}
@@ -52,7 +52,7 @@ class AttachedRunner(BatchRunner):
         ]
 
     def _find(self) -> list[Job]:
-        """Return the jobs of the batch; ServiceUnavailable if the API is silent for longer than the settings allow."""
+        """Return the jobs of the batch; ServiceUnavailable if the API is unreachable for longer than `patience_s`."""
         until_s = time.monotonic() + self._settings.patience_s
         while True:
             try:
@@ -66,7 +66,7 @@ class AttachedRunner(BatchRunner):
                 return jobs
 
     def _sources(self, jobs: Sequence[Job]) -> dict[str, Input]:
-        """Return by job the input that was given; InvalidInput if one is missing or cannot be that of the batch."""
+        """Return the given inputs by the uuid of the job; InvalidInput if one is missing or does not match its job."""
         if self._inputs:
             require_same(jobs, self._inputs)
             return {job.uuid: source for job, source in zip(jobs, self._inputs, strict=True)}
@@ -83,7 +83,7 @@ class AttachedRunner(BatchRunner):
 
 
 def require_same(jobs: Sequence[Job], inputs: Sequence[Input]) -> None:
-    """Raise InvalidInput unless these inputs, in their order, can be those of the jobs."""
+    """Raise InvalidInput unless these inputs match the jobs in number, order, name and size."""
     if len(inputs) != len(jobs):
         raise InvalidInput(
             f"files: expected {len(jobs)}, one for each job in the order of the batch, found {len(inputs)}"
@@ -97,7 +97,7 @@ def require_same(jobs: Sequence[Job], inputs: Sequence[Input]) -> None:
 
 
 class TaskRunner(BatchRunner):
-    """Runs one task, a share for each input, all of one function; `run` is called once."""
+    """Runs one task with a share for each input, all of one function; `run` may be called once."""
 
     def __init__(
         self, api: PoolApi, inputs: Sequence[Input], topology: Topology, shapes: Sequence[TaskShape], **options: Any
@@ -120,7 +120,7 @@ class TaskRunner(BatchRunner):
 
 
 class PipelineRunner(BatchRunner):
-    """Runs one pipeline; `run` is called once, and returns the results that no other subtask reads."""
+    """Runs one pipeline; `run` may be called once, and returns the results that no other subtask reads."""
 
     def __init__(self, api: PoolApi, subtasks: Sequence[Subtask], **options: Any) -> None:
         super().__init__(api, read_subtasks(subtasks), **options)

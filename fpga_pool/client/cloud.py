@@ -9,7 +9,7 @@ def cloud_login(name: str | None = None, cacert: str | None = None) -> Login:
 
     `cacert` is a file of the authorities that may have signed certificates; None = as the cloud is configured.
     """
-    # Here, because clients of an embedded pool need no openstacksdk.
+    # Imported here because clients of an embedded pool need no openstacksdk.
     from keystoneauth1 import exceptions as auth_errors
 
     try:

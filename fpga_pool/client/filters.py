@@ -1,4 +1,4 @@
-"""What lists of the API are narrowed by, and what batches are created and run with."""
+"""Filters of the API's lists, and options with which batches are created, changed and run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from fpga_pool.transfer.frames import SMALL_BYTES
 
 
 class BatchOptions(TypedDict, total=False):
-    """How a batch is to run."""
+    """Options of a new batch."""
 
     policy: str
-    #: Its jobs get no places before it is released.
+    #: Its jobs are not placed until it is released.
     held: bool
     priority: int
     #: UTC seconds.
     deadline_at: float | None
-    #: Batches of the project, by uuid, that have to be complete before.
+    #: Uuids of batches of the project that must be complete before it is planned.
     after: Sequence[str]
 
 
 def as_body(options: BatchOptions) -> dict[str, object]:
-    """Return options as the API takes them."""
+    """Return options in the form of the API's request bodies."""
     return {**options, **({"deadline_at": date(options["deadline_at"])} if "deadline_at" in options else {})}
 
 
@@ -33,33 +33,33 @@ class RunSettings:
     max_streams: int = 64
     #: Inputs and results up to this size in bytes share a connection to their host; larger ones use a separate one.
     small_bytes: int = SMALL_BYTES
-    #: Time between two looks at the batch: it grows from the first to the second while nothing moves.
+    #: Interval between two polls of the batch: it grows from the first to the second while nothing changes.
     fast_poll_s: float = 0.1
     slow_poll_s: float = 1.0
-    #: How long before its planned begin a stream is opened.
+    #: How long before its planned start a stream is opened.
     open_ahead_s: float = 1.0
     #: Pause before a broken stream is opened again: it doubles from the first to the longest.
     first_pause_s: float = 0.1
     longest_pause_s: float = 5.0
-    #: For how long the API may be silent.
+    #: For how long the API may be unavailable.
     patience_s: float = 120.0
-    #: For how long the whole batch may take.
+    #: Time limit of the whole batch.
     timeout_s: float = 86_400.0
 
 
 class BatchChanges(TypedDict, total=False):
-    """What of a batch is to be otherwise."""
+    """Changes of an existing batch."""
 
     held: bool
     priority: int
 
 
 class NameFilters(TypedDict, total=False):
-    """Parameters of every list; None = as the API has it."""
+    """Parameters of every list; None = the default of the API."""
 
     #: Field and direction, such as "created_at:asc".
     sort: str | None
-    #: Uuid, or name, of the object that comes before the first.
+    #: Uuid, or name, of the object after which the list begins.
     marker: str | None
 
 
@@ -67,7 +67,7 @@ class EventFilters(NameFilters, total=False):
     """Which events of an object are listed."""
 
     event: Sequence[str]
-    #: At that time or later, and before that time, UTC seconds.
+    #: Only events at `since` or later, and before `until`, in UTC seconds.
     since: float | None
     until: float | None
 
@@ -80,12 +80,12 @@ class PoolEventFilters(TypedDict, total=False):
     name: Sequence[str]
     host: Sequence[str]
     event: Sequence[str]
-    #: At that time or later, and before that time, UTC seconds.
+    #: Only events at `since` or later, and before `until`, in UTC seconds.
     since: float | None
     until: float | None
     #: Another project, or "all"; for admins.
     project_id: str | None
-    #: That of a link to the next page.
+    #: The marker in a link to the next page.
     marker: str | None
 
 
@@ -106,9 +106,9 @@ class NamedWorkFilters(WorkFilters, total=False):
 
 
 class BatchFilters(NamedWorkFilters, total=False):
-    """Which batches or pipelines are listed: with both those that have a job of the function on the host."""
+    """Which batches or pipelines are listed; with function and host, those with a job of the function on the host."""
 
-    #: Functions of their jobs, and hosts on which these were planned.
+    #: Functions of their jobs, and hosts on which these jobs were planned.
     function: Sequence[str]
     host: Sequence[str]
 
@@ -154,16 +154,16 @@ class ProcessorFilters(NameFilters, total=False):
 
 
 class ProjectFilters(NameFilters, total=False):
-    """Whose work is counted, or whose inputs are listed."""
+    """The project whose work is counted, or whose inputs are listed."""
 
     #: Another project, or "all"; for admins.
     project_id: str | None
 
 
 class UsageFilters(ProjectFilters, total=False):
-    """Of which project and period the usage is wanted."""
+    """The project and period of a usage."""
 
-    #: UTC seconds; the day before the end, and now, by default.
+    #: UTC seconds; by default one day before the end, and now.
     start: float | None
     end: float | None
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.work import JobRequest
 
-#: What a caller may give: a path, the bytes themselves, or an open file that can seek (read from where it stands).
+#: Kinds of sources: a path, the bytes themselves, or an open seekable file, which is read from its current position.
 Source = str | Path | bytes | BinaryIO
 
 _LONGEST_NAME = 255
@@ -24,9 +24,9 @@ class Input:
 
     name: str
     input_bytes: int
-    #: Returns the input from its first byte on; the caller closes it.
+    #: Opens the input at its first byte; the caller closes it.
     open: Callable[[], BinaryIO]
-    #: What to compute, and the host of the pool that sends it.
+    #: Function to compute, and host of the pool that sends the input.
     function: str
     requester: str
     group: int = 0
@@ -34,7 +34,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One job as a program asks for it."""
+    """One job as the caller specifies it."""
 
     function: str
     source: Source
@@ -50,16 +50,16 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Subtask:
-    """One subtask of a pipeline as a program asks for it: it reads a source, or the results of others."""
+    """One subtask of a pipeline as the caller specifies it: it reads a source, or the results of others."""
 
-    #: Unique in the pipeline; the result file is named by it.
+    #: Unique in the pipeline; the result file is named after it.
     name: str
     function: str
-    #: Of a subtask without predecessors: what it reads, and the host of the pool that sends that.
+    #: Only for a subtask without predecessors: its input, and the host of the pool that sends it.
     source: Source | None = None
     requester: str = ""
     header: bytes = b""
-    #: Names of its predecessors: their results, one after the other in this order, are its input.
+    #: Names of its predecessors, whose concatenated results are its input, in this order.
     after: tuple[str, ...] = ()
 
 
@@ -106,7 +106,7 @@ def job_requests(inputs: Iterable[Input]) -> list[JobRequest]:
 
 
 def grouped_by_size(specs: Iterable[JobSpec], groups: int) -> list[JobSpec]:
-    """Return jobs in groups of equal number, those of the smallest inputs first (makespan paper, section 3.5)."""
+    """Return jobs in groups of equal size, those with the smallest inputs first (makespan paper, section 3.5)."""
     given = list(specs)
     by_size = sorted(enumerate(read_inputs(given)), key=lambda one: one[1].input_bytes)
     for place, (index, _) in enumerate(by_size):
@@ -124,7 +124,7 @@ def _input(spec: JobSpec, index: int) -> Input:
 
 
 def _source(source: Source, index: int, header: bytes) -> tuple[str, int, Callable[[], BinaryIO]]:
-    """Return the name, the size with its header, and how to open it."""
+    """Return the name of a source, its size including the header, and a function that opens it."""
     if isinstance(source, bytes):
         return f"input-{index}", len(header) + len(source), lambda: io.BytesIO(header + source)
     if isinstance(source, str | Path):
@@ -166,7 +166,7 @@ def _joined(header: bytes, file: BinaryIO, *, owned: bool) -> BinaryIO:
 
 
 class _Joined(io.RawIOBase):
-    """A header, then a file, read as one."""
+    """A stream that consists of a header and a file."""
 
     def __init__(self, header: bytes, file: BinaryIO, *, owned: bool) -> None:
         self._header = memoryview(header)

@@ -1,4 +1,4 @@
-"""Small jobs of one host, all on one connection, in their own thread; the batches of a client share it."""
+"""Transfer of the small jobs of one host on one connection in its own thread, shared by the batches of a client."""
 
 import hashlib
 import heapq
@@ -22,21 +22,21 @@ from fpga_pool.transfer import frames
 from fpga_pool.transfer.client import JobFailed, ResultInfo, TransferBroken, TransferCancelled, connect_lane
 from fpga_pool.transfer.lane_client import Answer, LaneConnection
 
-#: Orders on one lane at once: enough to keep the slots of a host busy.  As many more are kept for results that wait on
-#: the host, which inputs that leave later, or that wait for a slot, must not hold up.  The host takes 1024 in all.
+#: Maximum number of open orders on a lane, enough to keep the slots of a host busy, and of further ones for results
+#: that wait on the host: inputs that leave later or wait for a slot must not delay these.  A host takes 1024 in all.
 _OPEN, _OPEN_RESULTS = 512, 256
 _TICK_S = 0.5
-#: A lane without jobs is kept for the next ones for so long: a user's next small batch comes soon, or much later.
+#: How long an idle lane is kept for the next jobs, in seconds: a user's next small batch comes soon, or much later.
 _KEPT_S = 5.0
 _CONNECT_TIMEOUT_S = 10.0
 
 Outcome = ResultInfo | BaseException
-#: Takes parcels that are through, or not, in the lane's thread.
+#: Callback that takes parcels with their outcomes; it is called in the lane's thread.
 Ended = Callable[[list[tuple[Any, Outcome]]], object]
 
 
 class Parcel:
-    """One small job on a lane; the lane's thread moves it, others may look at it and cancel it."""
+    """One small job on a lane; the lane's thread transfers it, other threads may read its state and cancel it."""
 
     def __init__(self, job: Job, source: Input, sink: Path, context: StreamContext, ended: Ended) -> None:
         self.job = job
@@ -49,24 +49,24 @@ class Parcel:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Have it given up soon."""
+        """Request that the lane gives it up soon."""
         self.cancelled = True
 
     @property
     def purpose(self) -> str:
-        """What its token is for."""
+        """Purpose of its ticket."""
         return "fetch" if self.job.state is JobState.RESULT_HELD else "send"
 
 
 class Lanes:
-    """The lanes of a client; threads share them."""
+    """The lanes of a client; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lanes: dict[tuple[object, ...], Lane] = {}
 
     def add(self, host: Host, parcels: Sequence[Parcel]) -> "Lane":
-        """Have the lane of a host take parcels, which have one context; return it."""
+        """Give parcels, which must have the same context, to the lane of a host; return the lane."""
         tls = parcels[0].context.ssl_context
         place = host.name, host.data_address, host.data_port, host.data_tls, tls
         with self._lock:
@@ -77,7 +77,7 @@ class Lanes:
         return lane
 
     def close(self) -> None:
-        """End all; what is open is cancelled."""
+        """Close all lanes; open parcels are cancelled."""
         with self._lock:
             lanes, self._lanes = self._lanes, {}
         for lane in lanes.values():
@@ -93,18 +93,18 @@ class Lane:
         self._lock = threading.Lock()
         #: Held while results are written.
         self._taking = threading.Lock()
-        #: Inputs to send and results to fetch that were not ordered yet.
+        #: Inputs to send and results to fetch that have not been ordered yet.
         self._inputs: list[Parcel] = []
         self._results: list[Parcel] = []
         self._note(parcels)
         self._open: dict[int, Parcel] = {}
-        #: Parcels by number that leave when their plans say that they arrive, and when that is; the next one first.
+        #: Parcels by number that are sent at the planned end of their transfers; heap of these times with the numbers.
         self._held: dict[int, tuple[Parcel, Ticket]] = {}
         self._due: list[tuple[float, int]] = []
         self._numbers = itertools.count(1)
         self._connection: LaneConnection | None = None
         self._closing = False
-        #: It takes no more parcels: orders are open that nobody waits for any more.
+        #: Whether it takes no more parcels, because orders of cancelled parcels are still open.
         self._retired = False
         self._used_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"lane-{host.name}", daemon=True)
@@ -116,7 +116,7 @@ class Lane:
         return not self._thread.is_alive()
 
     def add(self, parcels: Sequence[Parcel]) -> bool:
-        """Take jobs; False if the lane takes no more."""
+        """Take parcels; return False if the lane takes no more."""
         with self._lock:
             if self._closing or self._retired:
                 return False
@@ -133,12 +133,12 @@ class Lane:
             self._connection.wake()
 
     def settle(self) -> None:
-        """Return when nothing is written any more for parcels that were cancelled."""
+        """Wait until nothing is written any more for parcels that were cancelled."""
         with self._taking, self._lock:
             self._wake()
 
     def close(self) -> None:
-        """End; what is open is cancelled."""
+        """Close the lane; open parcels are cancelled."""
         with self._lock:
             self._closing = True
             self._wake()
@@ -188,7 +188,7 @@ class Lane:
                 self._take(connection, answers)
 
     def _has_rested(self) -> bool:
-        """Return whether the lane ends: it has had no jobs for a while, or will get none."""
+        """Return whether the lane is to end, because it has been idle for a while or takes no more parcels."""
         if self._open or self._held:
             self._used_s = time.monotonic()
             return False
@@ -198,7 +198,7 @@ class Lane:
             return self._closing
 
     def _next(self) -> list[Parcel]:
-        """Return what is to be ordered now: as many inputs as there is room for, then results."""
+        """Return the parcels to be ordered now: as many inputs as there is room for, then results."""
         room = _OPEN - len(self._open) - len(self._held)
         with self._lock:
             inputs = self._inputs[: max(room, 0)]
@@ -214,7 +214,7 @@ class Lane:
             if waiting:
                 self._inputs = [parcel for parcel in self._inputs if not parcel.cancelled]
                 self._results = [parcel for parcel in self._results if not parcel.cancelled]
-            # The host does not know: it keeps a place for each until the lane ends.
+            # The host does not know of the cancellation: it keeps a place for each order until the lane ends.
             self._retired |= bool(ordered)
         if given_up := [*ordered, *held, *waiting]:
             error = TransferCancelled("cancelled by the caller")
@@ -223,7 +223,7 @@ class Lane:
     # Ordering
 
     def _order(self, connection: LaneConnection, parcels: Sequence[Parcel]) -> None:
-        """Report the flow, get leave for all of them, and send what is to be sent."""
+        """Report the flow, get tickets for all parcels, and hold them until they are due."""
         failed: list[tuple[Parcel, Outcome]] = []
         by_batch: dict[TicketDesk, list[Parcel]] = defaultdict(list)
         for parcel in parcels:
@@ -251,7 +251,7 @@ class Lane:
         _end(failed)
 
     def _hold(self, parcel: Parcel, ticket: Ticket) -> None:
-        """Keep a parcel until all of it may have left by its plan: it moves in one burst."""
+        """Hold a parcel until the planned end of its transfer, because it is sent in one burst."""
         due_s = 0.0
         if parcel.purpose == "send":
             arrives_s = ticket.transfer[-1].end_s if ticket.transfer else 0.0
@@ -261,7 +261,7 @@ class Lane:
         heapq.heappush(self._due, (due_s, number))
 
     def _send_due(self, connection: LaneConnection) -> float:
-        """Send the parcels whose time has come; return the seconds until the next one's, a tick at most."""
+        """Send the parcels that are due; return the seconds until the next one is due, a tick at most."""
         failed: list[tuple[Parcel, Outcome]] = []
         now_s = time.monotonic()
         while self._due and self._due[0][0] <= now_s:
@@ -300,7 +300,7 @@ class Lane:
                 if isinstance(frame, frames.Result):
                     results.append((frame.number, parcel, frame, data))
                 else:
-                    # Unless its result is held, a new order may follow: one whose input is there already does no harm.
+                    # Unless its result is held, a new order may follow; it is harmless if the host has the input.
                     parcel.phase = Phase.WAITING if isinstance(frame, frames.Held) else Phase.OPENING
                     ended.append((parcel, _error(frame)))
             for number, parcel, frame, data in _good(results, ended):
@@ -310,7 +310,7 @@ class Lane:
 
 
 def _end(outcomes: Sequence[tuple[Parcel, Outcome]]) -> None:
-    """Tell each batch what came of its parcels, of all that ended together at once."""
+    """Report the outcomes of parcels to their batches, with one call for each batch."""
     by_batch: dict[Ended, list[tuple[Parcel, Outcome]]] = defaultdict(list)
     for parcel, outcome in outcomes:
         by_batch[parcel.ended].append((parcel, outcome))
@@ -342,7 +342,7 @@ _Arrived = tuple[int, Parcel, frames.Result, bytes]
 
 
 def _good(results: Sequence[_Arrived], ended: list[tuple[Parcel, Outcome]]) -> list[_Arrived]:
-    """Check results and write them to their files; those that cannot be are `ended` with the reason."""
+    """Check results, write them to their files, and return them; failed ones are added to `ended` with the reason."""
     sound: list[_Arrived] = []
     for arrived in results:
         _, parcel, frame, data = arrived

@@ -1,4 +1,4 @@
-"""Results of a batch, its progress meanwhile, and small results as files."""
+"""Results and progress of a batch, and writing of small results to files."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from fpga_pool.model.objects.pool import Batch, Job, JobState
 
 
 def called(job: Job) -> str:
-    """Return what a job is called for people; it need not have a name."""
+    """Return the display name of a job, which need not have a name."""
     return job.name or f"job {job.index}"
 
 
@@ -22,11 +22,11 @@ class JobOutcome:
     """The outcome of one job."""
 
     job: Job
-    #: File with the output; None where there is none.
+    #: File with the result; None if there is none.
     result: Path | None
-    #: Why there is none.
+    #: Why there is no result.
     reason: str = ""
-    #: Its result is the input of other jobs of a pipeline, and stays in the pool.
+    #: Whether its result is the input of other jobs of a pipeline, and stays in the pool.
     intermediate: bool = False
 
     @property
@@ -36,27 +36,27 @@ class JobOutcome:
 
     @property
     def called(self) -> str:
-        """What it is called for people."""
+        """Display name of the job."""
         return called(self.job)
 
     @property
     def state(self) -> JobState:
-        """How the job ended."""
+        """Final state of the job."""
         return self.job.state
 
     @property
     def complete(self) -> bool:
-        """Its result has served the jobs that need it."""
+        """Whether its result was computed and stays in the pool, for other jobs of the pipeline."""
         return self.intermediate and self.state in (JobState.RESULT_HELD, JobState.COMPLETED)
 
     @property
     def slot(self) -> str:
-        """Where it was computed last."""
+        """Slot on which it was computed last."""
         return self.job.slot
 
     @property
     def compute_s(self) -> float | None:
-        """How long it computed."""
+        """Computation time in seconds."""
         return self.job.compute_s
 
 
@@ -66,12 +66,12 @@ class BatchResult:
 
     batch: Batch
     jobs: tuple[JobOutcome, ...]
-    #: Where the results are.
+    #: Directory of the results.
     output_dir: Path
 
     @property
     def ok(self) -> bool:
-        """Every result is here, and none is missing in between."""
+        """Whether every result is here, and every intermediate result was computed."""
         return all(outcome.result is not None or outcome.complete for outcome in self.jobs)
 
 
@@ -83,15 +83,15 @@ class BatchProgress:
     jobs: int
     #: Number of jobs by state; states without jobs are left out.
     states: Mapping[JobState, int]
-    #: Results that are here.
+    #: Number of results that are here.
     results: int
     input_bytes: int
-    #: Bytes of input that have left, or need not.
+    #: Bytes of input that have been sent, or need not be sent.
     sent_bytes: int
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory of results unless it is there; InvalidInput where that cannot be."""
+    """Create the directory of results if it does not exist; InvalidInput if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -99,12 +99,12 @@ def make_directory(path: Path) -> None:
 
 
 def write_files(contents: Sequence[tuple[Path, bytes]]) -> None:
-    """Write small files together: each appears whole and durable under its name, or not at all.
+    """Write small files together: each appears under its name completely and durably, or not at all.
 
-    All are written before the first is synced to disk, which takes most of the others with it.
+    All are written before the first is synced to disk, because that also writes most of the others to disk.
     """
     token = uuid4().hex[:8]
-    #: What is not under its name yet.  In texts: with paths as objects half of the time would be theirs.
+    #: Final names of the files that still have temporary names; as strings, since Path objects would double the time.
     unnamed: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         stack.callback(_remove, unnamed)

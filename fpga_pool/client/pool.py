@@ -1,6 +1,6 @@
-"""`Client`: the pool in a few lines of Python, with the run of a task from its creation to its results.
+"""`Client`: the pool in a few lines of Python, including runs of work from its creation to its results.
 
-The shares of a task are jobs of a batch, and their data travel as those of any batch.
+The shares of a task are jobs of a batch, and their data are transferred like those of any batch.
 """
 
 import ssl
@@ -65,11 +65,11 @@ class Client(PoolApi):
 
     @property
     def endpoint(self) -> str:
-        """Where the API is, for people."""
+        """Endpoint of the API, for display."""
         return self._http.endpoint
 
     def job_detail(self, uuid: str, project_id: str | None = None) -> JobDetail:
-        """Return one job, with why it waits, and when it is expected to begin."""
+        """Return one job, with the reason why it waits, and when it is expected to begin."""
         return read(JobDetail, self._one("GET", "jobs", uuid, project_id), "job")
 
     def project_jobs(self, limit: int | None = None, **filters: Unpack[f.JobFilters]) -> list[Job]:
@@ -77,7 +77,7 @@ class Client(PoolApi):
         return self._list(Job, "jobs", limit, filters)
 
     def job_details(self, limit: int | None = None, **filters: Unpack[f.JobFilters]) -> list[JobDetail]:
-        """Return the jobs of all batches of the project, newest first, as `project_jobs`, each with why it waits."""
+        """Return the same jobs as `project_jobs`, each with the reason why it waits."""
         return self._list(JobDetail, "jobs", limit, filters)
 
     def pool_counts(self) -> PoolCounts:
@@ -89,18 +89,18 @@ class Client(PoolApi):
         return self._list(WorkCount, "work", limit, filters)
 
     def purge(self, ended_before: float, project_id: str | None = None, *, dry_run: bool = False) -> Purge:
-        """Remove what ended before then (UTC seconds), or count it; to be repeated until `complete`; for operators."""
+        """Remove what ended before a time in UTC seconds, or count it; repeat until `complete`.  For operators."""
         body = {"ended_before": date(ended_before), "project_id": project_id, "dry_run": dry_run}
         return read(Purge, self._http.call("POST", "/v1/purges", body=body), "purge")
 
     def flows(self, limit: int | None = None, **filters: Unpack[f.ProjectFilters]) -> list[Flow]:
-        """Return the inputs under way of a project, with planned and measured rates."""
+        """Return the inputs of a project that are being transferred, with planned and measured rates."""
         return self._list(Flow, "flows", limit, filters)
 
     def counters(
         self, host: str | None = None, limit: int | None = None, **filters: Unpack[f.NameFilters]
     ) -> list[HostLoad]:
-        """Return what the hosts that live, or one of them, have measured of themselves last; for operators."""
+        """Return the last load measurements of all hosts that are alive, or of one of them; for operators."""
         return self._list(HostLoad, "counters", limit, {"host": host, **filters})
 
     def pool_events(self, limit: int | None = 100, **filters: Unpack[f.PoolEventFilters]) -> list[PoolEvent]:
@@ -112,7 +112,7 @@ class Client(PoolApi):
         return self._list(Card, "cards", limit, filters)
 
     def function(self, name: str) -> FunctionInfo:
-        """Return a function of the catalogue as it is in force."""
+        """Return a function of the current catalogue."""
         return read(FunctionInfo, self._http.call("GET", f"/v1/functions/{segment(name)}"), "function")
 
     def card(self, uuid: str) -> Card:
@@ -124,14 +124,14 @@ class Client(PoolApi):
         return self._change_card(uuid, {"drain": True, "reason": reason})
 
     def resume_card(self, uuid: str) -> Card:
-        """Give all slots of a card back to the pool."""
+        """Put all slots of a card back into service."""
         return self._change_card(uuid, {"drain": False})
 
     def _change_card(self, uuid: str, change: dict[str, object]) -> Card:
         return read(Card, self._http.call("PATCH", f"/v1/cards/{segment(uuid)}", body=change), "card")
 
     def remove_card(self, uuid: str) -> Card:
-        """Remove a card; Conflict says who uses it, or that its agent still has it, and then it is drained only."""
+        """Remove a card; if it is in use or its agent still reports it, it is only drained, and Conflict says why."""
         return read(Card, self._http.call("DELETE", f"/v1/cards/{segment(uuid)}"), "card")
 
     def processors(self, limit: int | None = None, **filters: Unpack[f.ProcessorFilters]) -> list[GangProcessor]:
@@ -139,7 +139,7 @@ class Client(PoolApi):
         return self._list(GangProcessor, "processors", limit, filters)
 
     def processor(self, uuid: str) -> GangProcessor:
-        """Return one processor, with what its tiers carry."""
+        """Return one processor, with the processes in its tiers."""
         return read(GangProcessor, self._http.call("GET", f"/v1/processors/{segment(uuid)}"), "processor")
 
     def service(self, uuid: str) -> Service:
@@ -155,7 +155,7 @@ class Client(PoolApi):
     ) -> list[BitstreamInfo]:
         """Return the bitstreams of the catalogue (those that match the filters) as a host has them, by name.
 
-        Without a host, for each board as the first has them that has such a card.
+        Without a host, the bitstreams of each board are those of the first host with such a card.
         """
         return self._list(BitstreamInfo, "bitstreams", limit, {"host": host, **filters})
 
@@ -192,9 +192,9 @@ class Client(PoolApi):
         return read(Design, self._http.call("PATCH", f"/v1/designs/{segment(uuid)}", body=change), "design")
 
     def delete_design(self, uuid: str, project_id: str | None = None) -> Design:
-        """Remove a design of the project, or of another one, for operators.
+        """Remove a design of the project or, for operators, of another one.
 
-        Conflict while jobs of its function have not ended, or instances have it.
+        Raises Conflict while its function is used by jobs that have not ended, or by instances.
         """
         params = {} if project_id is None else {"project_id": project_id}
         return read(Design, self._http.call("DELETE", f"/v1/designs/{segment(uuid)}", params=params), "design")
@@ -202,7 +202,7 @@ class Client(PoolApi):
     def calibration(
         self, function: str | None = None, limit: int | None = None, **filters: Unpack[f.NameFilters]
     ) -> list[Calibration]:
-        """Return how well the time models fit what was observed (of one function)."""
+        """Return how well the time models (of one function, if given) fit the observed runs."""
         return self._list(Calibration, "calibration", limit, {"function": function, **filters}, "functions/calibration")
 
     def run(
@@ -236,9 +236,9 @@ class Client(PoolApi):
         ssl_context: ssl.SSLContext | None = None,
         **options: Unpack[BatchOptions],
     ) -> BatchRunner:
-        """Return what will run these jobs as one batch.
+        """Return a runner that runs these jobs as one batch.
 
-        Without an `output_dir` the results are in a new temporary directory, which is the caller's to remove.
+        Without an `output_dir` the results are in a new temporary directory, which the caller has to remove.
         `on_progress` is called in the caller's thread, several times a second.
         """
         return BatchRunner(
@@ -261,10 +261,10 @@ class Client(PoolApi):
         return self.create_batch(job_requests(read_inputs(jobs)), name=name, **options)
 
     def failed_jobs(self, batch_uuid: str, jobs: Iterable[JobSpec]) -> list[JobSpec]:
-        """Return what of a batch has failed, to be run again by `run_jobs` or `submit` as another batch.
+        """Return the failed jobs of a batch, to be run again by `run_jobs` or `submit` as another batch.
 
-        The pool has not kept its inputs: `jobs` are all those of the batch, as for `attach`.  InvalidInput if they
-        cannot be, or none has failed, or if the jobs depend on each other.
+        The pool has not kept the inputs, so `jobs` must be all jobs of the batch, as for `attach`.  Raises InvalidInput
+        if they do not match the batch, if none has failed, or if the batch is that of a task or pipeline.
         """
         batch, stored, given = self.batch(batch_uuid), self.jobs(batch_uuid), list(jobs)
         if batch.policy in (TASK_POLICY, PIPELINE_POLICY):
@@ -280,15 +280,15 @@ class Client(PoolApi):
         return failed
 
     def attach(self, batch_uuid: str, jobs: Iterable[JobSpec] = (), **options: Unpack[TaskOptions]) -> BatchResult:
-        """Continue a batch that a client has left, or was killed over, and return when all its results are here.
+        """Continue a batch whose client has left or was killed, and return when all its results are here.
 
-        `jobs` are those of the batch in their order, and needed while the pool does not hold all of their inputs; of
-        each, the source, its header and its name matter here.  Results that are in the output directory stay.
+        `jobs` are all jobs of the batch in order, and required while the pool does not hold all of their inputs; only
+        their sources, headers and names are used.  Results that are in the output directory already are kept.
         """
         return self.attached_runner(batch_uuid, jobs, **options).run()
 
     def fetch(self, batch_uuid: str, output_dir: str | Path, /, **options: Unpack[TaskOptions]) -> BatchResult:
-        """Fetch the results of a batch that the pool holds now, and those only; see `attach`."""
+        """Fetch only the results of a batch that the pool holds now; see `attach`."""
         options["output_dir"] = output_dir
         return self.attached_runner(batch_uuid, goal=Goal.HELD, **options).run()
 
@@ -300,19 +300,19 @@ class Client(PoolApi):
         goal: Goal = Goal.RESULTS,
         **options: Unpack[TaskOptions],
     ) -> AttachedRunner:
-        """Return what will continue a batch; see `attach`."""
+        """Return a runner that continues a batch; see `attach`."""
         output_dir = _directory(options.pop("output_dir", None))
         return AttachedRunner(self, batch_uuid, read_inputs(jobs), goal=goal, output_dir=output_dir, **options)
 
     def run_pipeline(self, subtasks: Iterable[Subtask], **options: Unpack[TaskOptions]) -> BatchResult:
         """Run one pipeline, and return when all of it has ended; see `run`.
 
-        Results that other subtasks read stay in the pool, and are removed there when the last of these has ended.
+        Results that other subtasks read stay in the pool, and are removed when the last of these subtasks has ended.
         """
         return self.pipeline_runner(subtasks, **options).run()
 
     def pipeline_runner(self, subtasks: Iterable[Subtask], **options: Unpack[TaskOptions]) -> PipelineRunner:
-        """Return what will run these subtasks as one pipeline; see `runner`."""
+        """Return a runner that runs these subtasks as one pipeline; see `runner`."""
         output_dir = _directory(options.pop("output_dir", None))
         return PipelineRunner(self, list(subtasks), output_dir=output_dir, **options)
 
@@ -329,7 +329,8 @@ class Client(PoolApi):
     ) -> BatchResult:
         """Run one task on slots of one host that are linked as `topology` says; see `run`.
 
-        There is a slot for each file, or as many as one of the `shapes` says: then some compute several files.
+        The task gets one slot per file, or the number of slots of one of its `shapes`; then slots may compute several
+        files each.
         """
         return self.task_runner(
             function, files, requester=requester, topology=topology, shapes=shapes, header=header, **options
@@ -346,7 +347,7 @@ class Client(PoolApi):
         header: bytes = b"",
         **options: Unpack[TaskOptions],
     ) -> TaskRunner:
-        """Return what will run these files as one task; see `runner`."""
+        """Return a runner that runs these files as one task; see `runner`."""
         inputs = read_inputs(JobSpec(function, file, requester, header) for file in files)
         output_dir = _directory(options.pop("output_dir", None))
         return TaskRunner(self, inputs, topology, shapes, output_dir=output_dir, **options)

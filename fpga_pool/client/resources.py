@@ -1,4 +1,4 @@
-"""JSON of the API as the pool's own objects."""
+"""Conversion of the API's JSON into the pool's own objects."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Partial:
-    """An object of which the API shows some fields only: reading another one raises AttributeError."""
+    """An object for which the API returns only some fields: reading another one raises AttributeError."""
 
     __slots__ = ()
 
@@ -46,10 +46,10 @@ def _partial(wanted: Any) -> Any:
 
 
 def read(wanted: type[T], answer: Mapping[str, object], key: str = "") -> T:
-    """Return the object that an answer shows, under a key of it; what a newer API shows besides is left out.
+    """Return the object under a key of an answer, or of the whole answer; extra fields of a newer API are ignored.
 
-    A field that the API does not show has no value at all: reading it raises AttributeError.  InvalidAnswer says what
-    of the answer is not understood.
+    A field that the API does not return has no value at all: reading it raises AttributeError.  InvalidAnswer says
+    which part of the answer is invalid.
     """
     cls: Any = wanted
     made: T = _made(cls)(_read(rest_type(cls), answer, key))
@@ -73,7 +73,7 @@ def _read(wanted: Any, answer: Mapping[str, object], key: str) -> Any:
 
 @cache
 def _made(wanted: Any) -> Callable[[Any], Any]:
-    """Return what makes an object of the pool of what the API shows of it."""
+    """Return a function that makes an object of the pool from the decoded message of the API."""
     shown = {field.name for field in rest_fields(wanted)}
     steps: list[tuple[str, Callable[[Any], Any]]] = []
     for name, hint in hints_of(wanted).items():
@@ -98,7 +98,7 @@ def _made(wanted: Any) -> Callable[[Any], Any]:
 
 
 def _reader(name: str, hint: Any) -> Callable[[Any], Any]:
-    """Return what reads the value of a field."""
+    """Return a function that reads the value of a field from a decoded message."""
     marks = marks_of(hint)
     if Rest.MOMENT in marks:
         return lambda message: None if (at := getattr(message, name)) is None else at.timestamp()
@@ -119,11 +119,11 @@ def _reader(name: str, hint: Any) -> Callable[[Any], Any]:
 
 
 def next_page(answer: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    """Return the parameters with which the next page of a list is asked for; none = there is no such page."""
+    """Return the query parameters of the next page of a list; empty if there is none."""
     href = next((link.get("href", "") for link in answer.get("links", ()) if link.get("rel") == "next"), "")
     return parse_qs(urlsplit(href).query, keep_blank_values=True)
 
 
 def segment(text: str) -> str:
-    """Return a part of a path as it goes into a URL."""
+    """Return a segment of a path, quoted for a URL."""
     return quote(text, safe="")

@@ -1,7 +1,7 @@
-"""A batch from its creation to its results.
+"""The run of a batch from its creation to its results.
 
-One thread (the caller's) looks at the batch and decides; each stream has its own thread.  Nothing that breaks on
-the way is an error here: streams are opened again, with growing pauses, until the batch has ended.
+One thread (the caller's) polls the batch and decides; each stream has its own thread.  Broken transfers are not errors
+here: streams are opened again, with growing pauses, until the batch has ended.
 """
 
 import queue
@@ -29,19 +29,19 @@ from fpga_pool.transfer.client import ResultInfo, TransferCancelled
 
 #: Expected delay until the pool learns from the agent that the responder has the whole input.
 _REPORT_S = 5.0
-#: Polls return changes only; every so many polls return everything, in case the database was replaced.
+#: Polls return changes only; at this interval in seconds one returns everything, in case the database was replaced.
 _FULL_LOOK_S = 30.0
-#: What a new batch waits for: any of these.
+#: A poll of a new batch waits until a job is in one of these states.
 _PLANNED = tuple(state for state in JobState if state is not JobState.PENDING)
-#: What a job is waited for whose result is here: that the pool knows of it, too, or has begun again.
+#: If all results are here, a poll waits for a job in these states: the pool knows of its result, too, or runs it again.
 _REPORTED = tuple(state for state in JobState if state not in (JobState.STAGED, JobState.RUNNING, JobState.RESULT_HELD))
-#: A poll takes at most this part of the time, however large the batch; unless it takes very long, as it does where the
-#: scheduler that is asked has just died.
+#: Polls take at most this share of the time, however large the batch; but the pause between polls has a limit in
+#: seconds, because a poll takes very long if the scheduler that should answer it has just died.
 _POLL_SHARE, _LONGEST_PAUSE_S = 0.25, 5.0
 
 
 class BatchRunner:
-    """Runs one batch; `run`, or `submit`, is called once."""
+    """Runs one batch; either `run` or `submit` may be called, once."""
 
     def __init__(
         self,
@@ -69,20 +69,20 @@ class BatchRunner:
         )
         self._transfers: list[Transfer] = []
         self._hosts: Mapping[str, Host] = {}
-        #: Streams that have ended, each with what came of it.
+        #: Streams that have ended, with their outcomes.
         self._done: queue.SimpleQueue[Sequence[tuple[Stream | Parcel, Outcome | None]]] = queue.SimpleQueue()
         self._transfer_of: dict[str, Transfer] = {}
-        #: What small jobs are on, each lane for those of one host.
+        #: Lanes for small jobs, one for each host.
         self._lanes = api.lanes
         self._used_lanes: set[Lane] = set()
         self._next_poll_s = 0.0
         self._pause_s = self._settings.fast_poll_s
         self._heard_s = self._looked_s = 0.0
-        #: What of the jobs was seen; "" = the next look is at all of them.
+        #: Version of the jobs in the last poll; "" = the next poll returns all of them.
         self._seen = ""
-        #: What the answer to the creation has shown, which is the first look.
+        #: The jobs in the answer to the creation, which is used as the first poll.
         self._first: JobList | None = None
-        #: The batch as the last look has shown it, if it did.
+        #: The batch in the answer to the last poll, if it was included.
         self._batch: Batch | None = None
         self._cancelled = False
         self._goal = Goal.RESULTS
@@ -95,7 +95,7 @@ class BatchRunner:
         InvalidInput
             If the pool does not accept the batch.
         ServiceUnavailable
-            If the API is silent, or the batch goes on, for longer than the settings allow.
+            If the API does not answer, or the batch does not end, within the limits of the settings.
 
         """
         batch = self._follow()
@@ -104,7 +104,7 @@ class BatchRunner:
     def submit(self) -> Batch:
         """Create the batch and return when the pool holds its inputs; the results stay there until they are fetched.
 
-        Raises as `run` does; InvalidInput, too, if an input cannot be read: then the batch is cancelled.
+        Raises the same errors as `run`, and InvalidInput if an input cannot be read; the batch is cancelled then.
         """
         self._goal = Goal.INPUTS
         batch = self._follow()
@@ -139,7 +139,7 @@ class BatchRunner:
         return batch
 
     def _create(self) -> None:
-        """Create the batch; its uuid is ours, so that it is known whatever happens to the answer."""
+        """Create the batch; its uuid is chosen here, so that it is known even if the answer is lost."""
         make_directory(self._output_dir)
         requests = job_requests(self._inputs)
         work, first = self._submit(requests)
@@ -154,7 +154,7 @@ class BatchRunner:
             self._first = first
 
     def _submit(self, requests: Sequence[JobRequest]) -> tuple[Batch | Task, JobList | None]:
-        """Return what was created, and what is known of its jobs by then."""
+        """Create the work; return it, and its jobs as far as they are in the answer."""
         settings = self._settings
         small = self._goal is Goal.RESULTS and any(one.input_bytes <= settings.small_bytes for one in requests)
         found = self._api.begin_batch(
@@ -169,10 +169,10 @@ class BatchRunner:
             raise InvalidAnswer("the API's response is invalid: batch: expected the batch, found null")
         return found.batch, found
 
-    # Looking
+    # Polling
 
     def _ended_batch(self) -> Batch | None:
-        """Look at the batch when it is time to; return it once it has ended and nothing is left to do."""
+        """Poll the batch if a poll is due; return it once it has ended and nothing is left to do."""
         if time.monotonic() < self._next_poll_s:
             return None
         begin_s = time.monotonic()
@@ -183,9 +183,9 @@ class BatchRunner:
             if all(transfer.settled for transfer in self._transfers):
                 return self._end()
         except (NotFound, InvalidAnswer):
-            raise  # asking again does not help
+            raise  # repeating the poll does not help
         except FpgaPoolError as error:
-            # The pool restarts, perhaps; it will know the batch.
+            # The pool may be restarting; it will know the batch afterwards.
             self._seen = ""
             if time.monotonic() - self._heard_s > self._settings.patience_s:
                 raise ServiceUnavailable(f"lost contact with batch {self.batch_uuid}: {error}") from error
@@ -200,13 +200,13 @@ class BatchRunner:
         return None
 
     def _patience_s(self) -> float:
-        """Return for how long the next look may wait for a change: only while there is nothing else to do."""
+        """Return for how long the next poll may wait for a change; 0 if there is anything else to do."""
         unplanned = all(transfer.job.state is JobState.PENDING for transfer in self._transfers)
         moving = any(transfer.stream is not None for transfer in self._transfers)
         return self._settings.slow_poll_s if not moving and (unplanned or self._all_here) else 0.0
 
     def _look(self, wait_s: float) -> bool:
-        """Take note of how the jobs are; say whether something moves."""
+        """Poll the jobs and record their states; return whether something has changed or is being transferred."""
         asked_s = time.monotonic()
         if self._first is not None:
             found, self._first, self._looked_s = self._first, None, asked_s
@@ -218,14 +218,14 @@ class BatchRunner:
         if self._all_here and any(transfer.awaits_report for transfer in self._transfers):
             states = _REPORTED
         elif self._all_here:
-            self._seen = ""  # what was not asked for until now
+            self._seen = ""  # to include the jobs that earlier polls have left out
         found = self._api.job_list(
             self.batch_uuid, states, changed_after=self._seen, wait_s=wait_s, with_batch=self._all_here
         )
         return self._note(found)
 
     def _note(self, found: JobList) -> bool:
-        """Take note of jobs that have changed; say whether something moves."""
+        """Record jobs that have changed; return whether something has changed or is being transferred."""
         self._seen, self._batch = found.seen, found.batch
         self._context.clock.note(found.at, time.monotonic())
         moved = any(transfer.stream is not None for transfer in self._transfers)
@@ -253,7 +253,7 @@ class BatchRunner:
             self._pause(transfer, "the fetched result does not match the recorded checksum")
 
     def _end(self) -> Batch | None:
-        """Return the batch if it has ended; a batch with a job that cannot go on has to be ended."""
+        """Return the batch if it has ended or may be left; cancel it if one of its jobs cannot continue."""
         batch = self._batch or self._api.batch(self.batch_uuid)
         if batch.state in ENDED_BATCHES or self._may_leave():
             return confirm(self._api, batch, self._transfers)
@@ -263,21 +263,21 @@ class BatchRunner:
         return None
 
     def _may_leave(self) -> bool:
-        """Return whether the batch may go on without this client, once nothing is left to do here."""
+        """Return whether the batch may continue without this client, once nothing is left to do here."""
         return self._goal is Goal.INPUTS and not self._has_problem
 
     @property
     def _has_problem(self) -> bool:
         return any(transfer.problem for transfer in self._transfers)
 
-    # Moving
+    # Transfers
 
     def _open_streams(self, workers: ThreadPoolExecutor) -> None:
-        """Open the streams whose time has come."""
+        """Open the streams that are due."""
         streams = [transfer.stream for transfer in self._transfers if isinstance(transfer.stream, Stream)]
         wanting = sorted((t for t in self._transfers if self._wants_stream(t)), key=urgency)
         small_bytes = self._settings.small_bytes
-        # A lane brings each result, too; these results stay in the pool.
+        # A lane also fetches the results, so jobs whose results stay in the pool get streams.
         small = [one for one in wanting if one.moving_bytes <= small_bytes and not one.stays]
         self._fill_lanes(small)
         wanting = [one for one in wanting if one.moving_bytes > small_bytes or one.stays]
@@ -289,7 +289,7 @@ class BatchRunner:
             self._next_poll_s = time.monotonic() + self._settings.slow_poll_s
 
     def _make_room(self, streams: Sequence[Stream], wanted: int) -> None:
-        """End streams that only wait for their job, so that inputs can move; their results are fetched later."""
+        """Cancel streams that only wait for their job, to make room for inputs; their results are fetched later."""
         waiting = [stream for stream in streams if stream.phase is Phase.WAITING]
         waiting.sort(key=lambda stream: stream.job.start_s or 0.0, reverse=True)
         for stream in waiting[: max(wanted, 0)]:
@@ -332,10 +332,10 @@ class BatchRunner:
         self._used_lanes.update(self._lanes.add(self._hosts[name], parcels) for name, parcels in by_host.items())
 
     def _wait(self) -> None:
-        """Wait until a stream has ended, the next look is due, or a stream may have become due."""
+        """Wait until a stream has ended, the next poll is due, or a stream may have become due."""
         until_poll_s = self._next_poll_s - time.monotonic()
         try:
-            # Between two looks at a large batch streams become due, too.
+            # Between two polls of a large batch streams become due, too.
             ended = self._done.get(timeout=min(max(until_poll_s, 0.0), self._settings.fast_poll_s))
             while True:
                 for stream, outcome in ended:
@@ -345,7 +345,7 @@ class BatchRunner:
             pass
 
     def _collect(self, stream: Stream | Parcel, outcome: Outcome | None) -> None:
-        """Take note of how a stream ended."""
+        """Record the outcome of a stream."""
         transfer = self._transfer_of[stream.job.uuid]
         former_attempt = stream.job.attempt != transfer.job.attempt
         if stream.phase in (Phase.WAITING, Phase.RECEIVING) and not former_attempt:
@@ -364,7 +364,7 @@ class BatchRunner:
                 raise outcome
             case FpgaPoolError():
                 self._pause(transfer, str(outcome))
-                # Its host may have come back under another port.
+                # Its host may have restarted with another port.
                 self._hosts = {}
                 self._api.forget_hosts()
             case _:
@@ -380,7 +380,7 @@ class BatchRunner:
 
     @property
     def _all_moving(self) -> bool:
-        """Whether every job has what moves it, or is through."""
+        """Whether all jobs without a result, and there are some, have a stream."""
         streams = [transfer.stream for transfer in self._transfers if transfer.result is None]
         return bool(streams) and None not in streams
 

@@ -25,6 +25,6 @@ class Proxy(proxy.Proxy):
 
 
 class FpgaService(service_description.ServiceDescription):
-    """What `openstack.connection.Connection.add_service` takes."""
+    """The description of the service for `openstack.connection.Connection.add_service`."""
 
     supported_versions: ClassVar = {"1": Proxy}

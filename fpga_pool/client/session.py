@@ -1,4 +1,4 @@
-"""HTTP session with the API: time limits, errors as exceptions of the pool, its clock; and how things are created."""
+"""HTTP session with the API: timeouts, errors as exceptions of the pool, the pool's clock, and creation of objects."""
 
 import math
 import re
@@ -30,18 +30,18 @@ from fpga_pool.model.exceptions import (
     TooManyRequests,
 )
 
-#: Of the pool in Keystone's catalogue.
+#: Type of the pool's service in Keystone's catalogue.
 SERVICE_TYPE = "fpga"
 
-#: Answers that are looked back on: the clock follows one that is put back, by a takeover or by hand.
+#: Number of the last answers that determine the clock, so that it follows when the pool's clock is set back.
 _ANSWERS = 32
 
 
 class PoolClock:
-    """The pool's clock, carried on by the monotonic one; threads may share it.
+    """The pool's clock, estimated from its answers and the monotonic clock; thread-safe.
 
-    An answer says what time it was when it was made, and takes a while to arrive: the clock is not ahead of that of the
-    pool, and behind it only by the quickest of the last answers.
+    An answer contains the time when it was made, and takes a while to arrive: the estimate is never ahead of the pool's
+    clock, and behind it only by the delay of the fastest of the last answers.
     """
 
     def __init__(self) -> None:
@@ -49,12 +49,12 @@ class PoolClock:
         self._lock = threading.Lock()
 
     def note(self, at: float, answered_s: float) -> None:
-        """Take note of an answer that was made `at` on the pool's clock and arrived at `answered_s` here."""
+        """Record an answer that was made `at` on the pool's clock, and arrived at `answered_s` on the monotonic one."""
         with self._lock:
             self._offsets_s.append(at - answered_s)
 
     def monotonic_s(self, at: float) -> float:
-        """Return when, on the monotonic clock, it is `at` in the pool; `inf` before the first answer."""
+        """Return when the pool's clock shows `at`, on the monotonic clock; `inf` before the first answer."""
         with self._lock:
             return at - max(self._offsets_s, default=-math.inf)
 
@@ -66,22 +66,22 @@ BY_CODE = {
     if isinstance(kind, type) and issubclass(kind, FpgaPoolError) and kind is not exceptions.TransferRefused
 }
 
-#: A request that comes too early is repeated when the API says, and at last so long after its first try, in seconds.
+#: Requests refused as too many (429) are repeated when the API says, until this many seconds after the first try.
 _PATIENCE_S = 60.0
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 _HTTP = re.compile("https?://[^/]")
-#: What OpenSSL says of a certificate, and of another failure, within all that those above it say.
+#: OpenSSL's reasons for an untrusted certificate, and for other failures, within the messages of the layers above it.
 _UNTRUSTED = re.compile(r"certificate verify failed: (.*?) \(")
 _NO_TLS = re.compile(r"\[SSL: \w+\] (.*?) \(")
 
-#: Connections kept open: as many as a batch has streams that ask for tickets.
+#: Connections kept open: as many as a batch has streams that request tickets.
 _CONNECTIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A session of keystoneauth with a cloud, and which endpoint of the pool is wanted there."""
+    """A session of keystoneauth with a cloud, and the interface and region of the pool's endpoint there."""
 
     session: session.Session
     #: None = public.
@@ -90,11 +90,11 @@ class Login:
 
 
 class ApiSession:
-    """Calls on one endpoint for one project; threads may share it.
+    """Calls of one endpoint for one project; thread-safe.
 
-    With a `login` the caller is that of its session, and the endpoint, unless given, is that of its catalogue.  Without
-    one the pool must be an embedded one, which believes `project_id` and `user_id`; `cacert` is a file of authorities
-    one of which has signed its certificate (None: the usual ones).
+    With a `login` the user is that of its session, and the endpoint, unless given, is the one in its catalogue.
+    Without a login the pool must be an embedded one, which trusts `project_id` and `user_id`; `cacert` is a file of
+    authorities that may have signed its certificate (None: the usual ones).
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ApiSession:
             endpoint = endpoint.rstrip("/")
             self._http = requests.Session()
             self._http.mount(endpoint, HTTPAdapter(pool_maxsize=_CONNECTIONS))
-            # A proxy for the web has no way to a loopback address.
+            # A web proxy cannot reach a loopback address.
             self._http.trust_env = False
             auth, verify = NoAuth(endpoint=endpoint), cacert or True
             login = Login(session.Session(auth=auth, session=self._http, timeout=timeout_s, verify=verify))
@@ -141,7 +141,7 @@ class ApiSession:
         self.endpoint = endpoint or f"the {SERVICE_TYPE} endpoint of the catalogue"
 
     def close(self) -> None:
-        """Close the connections that were kept open, but for those of a given session."""
+        """Close the connections that were kept open, except those of the session of a given login."""
         if self._http is not None:
             self._http.close()
 
@@ -157,9 +157,9 @@ class ApiSession:
     ) -> dict[str, Any]:
         """Return the answer to one call; `secret` keeps it out of the log.
 
-        Calls are repeated where no connection could be had, unless `retry` says that the caller knows better.  Those of
-        a project that has sent too many (429) are repeated when the API says, for up to a minute; then TooManyRequests
-        is raised.
+        A call is repeated if the connection fails, unless `retry` is false because the caller repeats it.  A call that
+        is refused because the project has sent too many (429) is repeated when the API says, for up to a minute; then
+        TooManyRequests is raised.
         """
         options = {
             "json": body,
@@ -219,7 +219,7 @@ class ApiSession:
 
 
 def _mistrust(said: str) -> str:
-    """Return why no connection with TLS was made, of what all layers said."""
+    """Return why no TLS connection was made, extracted from the messages of all layers."""
     if untrusted := _UNTRUSTED.search(said):
         return f"its certificate is not trusted: {untrusted[1]}"
     failed = _NO_TLS.search(said)
@@ -227,7 +227,7 @@ def _mistrust(said: str) -> str:
 
 
 def _retry_after_s(response: requests.Response) -> float:
-    """Return when to repeat a request that came too early, in seconds from now."""
+    """Return when to repeat a request that was refused as too early, in seconds from now."""
     said = response.headers.get("Retry-After", "")
     return float(said) if re.fullmatch(r"[0-9]{1,6}", said) else 1.0
 
@@ -243,7 +243,7 @@ def _by_status(status: int) -> type[FpgaPoolError]:
 
 # ---- Creation
 
-#: Pauses between tries to create something: they double from the first to the longest; how long tries go on by default.
+#: First and longest pause between attempts to create an object, which double; default time limit of the attempts.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, CREATE_PATIENCE_S = 0.5, 4.0, 7.5
 
 Created = TypeVar("Created")
@@ -258,9 +258,9 @@ def create(
     patience_s: float,
     params: dict[str, Any] | None = None,
 ) -> Created:
-    """Return what was created, as a `look` at it shows it where that was before, and the answer was lost.
+    """Create an object and return it; if it exists because an earlier answer was lost, `look` fetches it.
 
-    `noun` is its key in the answer; "" = a batch, which is a part of what is returned.
+    `noun` is its key in the answer; "" = a batch, which is a part of the returned object.
     """
     path = "/v1/batches" if noun in ("batch", "") else f"/v1/{noun}s"
     interrupted = exists = False
@@ -279,7 +279,7 @@ def create(
                 raise
             raise DuplicateId(f"{noun or 'batch'} {body['uuid']} or a part of it is of another request") from None
         except TooManyRequests:
-            raise  # it was repeated for long enough
+            raise  # the session has repeated the call for long enough
         except ServiceUnavailable:
             if paused_s >= patience_s:
                 raise

@@ -1,7 +1,7 @@
-"""Transfer of one job's bytes over one connection in its own thread, and the tickets that open it.
+"""Transfer of one job's bytes over one connection in its own thread, and the tickets that permit it.
 
-Each call for tickets is a transaction of the pool, so streams that want a ticket while a call is under way share the
-next one.  A single stream is not delayed.
+Each request for tickets is a transaction of the pool, so streams that need a ticket while a request is in progress
+share the next one.  A single stream is not delayed.
 """
 
 import contextlib
@@ -27,24 +27,24 @@ from fpga_pool.transfer import frames
 from fpga_pool.transfer.client import Connection, ResultInfo, TransferBroken, connect
 from fpga_pool.transfer.schedule import Pacer, RateSchedule
 
-if TYPE_CHECKING:  # which has the lanes of small jobs
+if TYPE_CHECKING:  # it imports the lanes of small jobs, which import this module
     from fpga_pool.client.api import PoolApi
 
 # ---- Tickets
 
-#: What the API takes in one call.
+#: Maximum number of tickets in one call of the API.
 _MOST = 1000
 
-#: After this a ticket that was kept may be about to expire.
+#: Age in seconds from which on a kept ticket is not used, because it may be about to expire.
 _KEPT_S = 30.0
 
 _Waiting = list[tuple[TicketRequest, "Future[Ticket]"]]
 
 
 def require_current(ticket: Ticket, job: Job, host: Host) -> None:
-    """Raise TransferBroken unless a ticket is for the attempt and the place that its asker knows of.
+    """Raise TransferBroken unless a ticket is for the attempt and the host address that its caller knows.
 
-    What is moved with it would be taken for a former attempt's, and be lost.
+    Otherwise the transferred bytes would be taken for those of a former attempt, and be lost.
     """
     if ticket.attempt != job.attempt:
         raise TransferBroken(f"job {job.uuid} is now at attempt {ticket.attempt}, not at {job.attempt}")
@@ -62,7 +62,7 @@ def tls_for(host: Host, given: ssl.SSLContext | None) -> ssl.SSLContext | None:
 
 
 class TicketDesk:
-    """Gets tickets for the jobs of one batch; threads share it."""
+    """Obtains tickets for the jobs of one batch; thread-safe."""
 
     def __init__(self, api: "PoolApi", batch_uuid: str) -> None:
         self._api = api
@@ -70,16 +70,16 @@ class TicketDesk:
         self._queue: _Waiting = []
         self._lock = threading.Lock()
         self._calling = threading.Lock()
-        #: By job, tickets for small inputs that came with the batch, and when, on the monotonic clock.
+        #: Tickets for small inputs that came with the batch, by job, with their arrival on the monotonic clock.
         self._kept: dict[str, tuple[Ticket, float]] = {}
 
     def keep(self, tickets: Sequence[Ticket]) -> None:
-        """Take tickets that were not asked for; `get_all` returns them."""
+        """Store tickets that came without a request; `get_all` returns them."""
         now_s = time.monotonic()
         self._kept |= {ticket.job: (ticket, now_s) for ticket in tickets}
 
     def get(self, request: TicketRequest) -> Ticket:
-        """Return a ticket, or raise what the pool has against it."""
+        """Return a ticket, or raise the error with which the pool refuses it."""
         wanted: Future[Ticket] = Future()
         with self._lock:
             self._queue.append((request, wanted))
@@ -89,7 +89,7 @@ class TicketDesk:
         return wanted.result()
 
     def get_all(self, requests: Sequence[TicketRequest]) -> list["Future[Ticket]"]:
-        """Return the outcome for each request: one call, unless one of them is refused, or none is needed."""
+        """Return the outcome of each request, by a common call unless one is refused, or all tickets were kept."""
         waiting: _Waiting = [(request, Future()) for request in requests]
         asked = [one for one in waiting if not self._served_from_kept(*one)]
         for begin in range(0, len(asked), _MOST):
@@ -116,7 +116,7 @@ class TicketDesk:
             if len(waiting) == 1:
                 waiting[0][1].set_exception(error)
                 return
-            # All or none: one of them is refused, and the others must not suffer for it.
+            # The API grants all or none: single calls, so that the refused request does not affect the others.
             for one in waiting:
                 self._serve([one])
         except Exception as error:
@@ -131,11 +131,11 @@ class TicketDesk:
 
 
 class Phase(Enum):
-    """What a stream does at present."""
+    """The current activity of a stream."""
 
     OPENING = "opening"
     SENDING = "sending"
-    #: The input is with the responder; the job has yet to compute.
+    #: The responder has the input; the job has not computed yet.
     WAITING = "waiting"
     RECEIVING = "receiving"
 
@@ -147,14 +147,14 @@ class StreamContext:
     desk: TicketDesk
     egress: PacingDriver
     clock: PoolClock = field(default_factory=PoolClock)
-    #: For data ports that speak TLS; None = the system's certificate authorities.
+    #: For data ports with TLS; None = the system's certificate authorities.
     ssl_context: ssl.SSLContext | None = None
     connect_timeout_s: float = 10.0
     result_timeout_s: float = 3600.0
 
 
 class Stream:
-    """Moves one job's input and result, or only its result; `run` is for another thread than the rest."""
+    """Transfers one job's input and result, or only one of them; `send` and `fetch` run in the stream's own thread."""
 
     def __init__(
         self, context: StreamContext, job: Job, host: Host, source: Input, sink: Path, *, wants_result: bool = True
@@ -168,15 +168,15 @@ class Stream:
         self._sink = sink
         self._wants_result = wants_result
         self._cancel = threading.Event()
-        #: While it is paced here: by what, and the monotonic time 0 of the plan.
+        #: While the stream is paced here: its pacer, and the plan's time 0 on the monotonic clock.
         self._pacing: tuple[Pacer, float] | None = None
 
     def cancel(self) -> None:
-        """End the stream soon, in the middle of whatever it does."""
+        """Stop the stream soon, whatever it is doing."""
         self._cancel.set()
 
     def retime(self, transfer: Sequence[RateSegment], dispatched_at: float) -> None:
-        """Follow another plan, with time 0 at `dispatched_at`, unless the host of the requester paces the stream."""
+        """Follow a new plan, with time 0 at `dispatched_at`, unless the requester's host paces the stream."""
         if self._pacing is not None:
             pacer, anchor_s = self._pacing
             later_s = self._context.clock.monotonic_s(dispatched_at) - anchor_s
@@ -195,7 +195,7 @@ class Stream:
             with self._paced(connection, ticket) as (pacer, anchor_s), self._source.open() as file:
 
                 def note_accepted(accept: frames.Accept) -> None:
-                    if ticket.shaped and not accept.shaped:  # nobody there knows this stream, as behind NAT
+                    if ticket.shaped and not accept.shaped:  # not shaped after all, for example behind NAT
                         pacer.replace(_schedule(replace(ticket, shaped=False)))
                         self._pacing = pacer, anchor_s
 
@@ -206,7 +206,7 @@ class Stream:
             return connection.receive_result(self._sink, self._context.result_timeout_s, self._note_received)
 
     def fetch(self) -> ResultInfo:
-        """Get the result of a job whose input was sent on another connection."""
+        """Fetch the result of a job whose input was sent on another connection."""
         with self._connect() as connection:
             ticket = self._ticket(connection, "fetch")
             self.phase = Phase.RECEIVING
@@ -222,7 +222,7 @@ class Stream:
             raise TransferBroken(f"the connection to {self._host.name} failed immediately: {error}") from error
 
     def _ticket(self, connection: Connection, purpose: str) -> Ticket:
-        """Report the flow and get leave to use it."""
+        """Report the addresses of the flow, and return a ticket for it."""
         request = TicketRequest(
             job=self.job.uuid,
             purpose=purpose,
@@ -235,7 +235,10 @@ class Stream:
 
     @contextlib.contextmanager
     def _paced(self, connection: Connection, ticket: Ticket) -> Iterator[tuple[Pacer, float]]:
-        """Hold the flow to its plan, whose time 0 on the monotonic clock is yielded too; nothing moves before it."""
+        """Pace the flow by its plan; yield the pacer, and the time 0 of the plan on the monotonic clock.
+
+        Nothing is sent before time 0.
+        """
         schedule = _schedule(ticket)
         anchor_s = plan_anchor_s(ticket, self.job, self._context.clock)
         flow = Flow(
@@ -264,7 +267,7 @@ class Stream:
 
 
 def plan_anchor_s(ticket: Ticket, job: Job, clock: PoolClock) -> float:
-    """Return the plan's time 0 on the monotonic clock, by the quicker of two answers; the ticket came just now."""
+    """Return the plan's time 0 on the monotonic clock, by the faster of two answers; the ticket must have just come."""
     anchor_s = time.monotonic() - ticket.elapsed_s
     if job.dispatched_at is None or ticket.transfer != job.transfer:
         return anchor_s
@@ -272,10 +275,10 @@ def plan_anchor_s(ticket: Ticket, job: Job, clock: PoolClock) -> float:
 
 
 def _schedule(ticket: Ticket) -> RateSchedule:
-    """Return what this end of the flow keeps to.
+    """Return the schedule that this end of the flow follows.
 
-    That is the begin of the plan alone where the requester's host keeps its rates, or where there are none (the same
-    host, or no limits).
+    It consists of only the begin of the plan, with an unlimited rate, if the requester's host enforces the rates, or if
+    there are none (the same host, or no limits).
     """
     planned = [piece for piece in ticket.transfer if piece.begin_s < piece.end_s]
     if ticket.shaped or not planned:

@@ -1,4 +1,4 @@
-"""The jobs of a batch as its runner knows them: what is here, what moves, what stands in the way."""
+"""The jobs of a batch as its runner sees them: their results, the transfers in progress, and problems."""
 
 import hashlib
 import time
@@ -22,16 +22,16 @@ from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Job, JobState
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.transfer.client import ResultInfo
 
-#: What the API takes in one call.
+#: Maximum number of receipts in one call of the API.
 _MOST_RECEIPTS = 1000
-#: For how long a host may take to report that a result is here; then the pool is told from here.
+#: Time in seconds for a host to report that a result was received; after that the client confirms it to the pool.
 _REPORTED_S = 2.0
 #: Jobs whose inputs the pool does not hold.
 AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
 
 
 class Goal(Enum):
-    """When a run is over."""
+    """The condition that ends a run."""
 
     #: All results are here.
     RESULTS = "results"
@@ -43,38 +43,38 @@ class Goal(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Transfer:
-    """One job."""
+    """One job of a run, with its transfers."""
 
     source: Input
     sink: Path
     job: Job
     goal: Goal = Goal.RESULTS
-    #: Its result is the input of other jobs of a pipeline, and stays in the pool.
+    #: Whether its result is the input of other jobs of a pipeline, and stays in the pool.
     intermediate: bool = False
-    #: The job was looked at since its last stream ended.
+    #: Whether the job was polled since its last stream ended.
     fresh: bool = True
-    #: What moves its bytes now.
+    #: The stream or parcel that transfers its bytes now.
     stream: Stream | Parcel | None = None
     result: ResultInfo | None = None
     #: The result of a former attempt, after which the job was planned again.
     former: ResultInfo | None = None
-    #: When the host was told that the result is here, on the monotonic clock.
+    #: When the result was received, and confirmed to the host, on the monotonic clock.
     received_s: float = 0.0
     failures: int = 0
     #: No new stream before this, on the monotonic clock.
     not_before_s: float = 0.0
-    #: No new input before this: the responder has it all, and the pool will hear of it.
+    #: The input is not sent again before this: the responder has all of it, and the pool will be informed.
     staged_until_s: float = 0.0
-    #: Why its input or result cannot be read or written here; such a job cannot go on.
+    #: Why its input or result cannot be read or written here, so that the job cannot continue.
     problem: str = ""
-    #: What broke last.
+    #: Error of the last transfer that broke.
     trouble: str = ""
 
     def look(self, job: Job) -> None:
-        """Take note of the job as the pool has it now.
+        """Record the current state of the job in the pool.
 
-        What was done for a former attempt is void.  But the pool may learn of a result that is here only after it has
-        planned the job again: the job is complete then, and has no other result.
+        Transfers of a former attempt are void.  But the pool may learn that a result was received only after it has
+        planned the job again: then the job is complete, and that result is the only one.
         """
         if job.attempt != self.job.attempt:
             self.former, self.result = self.result or self.former, None
@@ -84,9 +84,9 @@ class Transfer:
         self._take_former()
 
     def receive(self, result: ResultInfo, attempt: int) -> None:
-        """Take note of a result that is here.
+        """Record a result that was received.
 
-        Its attempt may be another one than the job's: a scheduler that was replaced may have said last how the job was.
+        Its attempt may differ from the job's: the last known state may be that of a scheduler that was replaced.
         """
         if attempt == self.job.attempt:
             self.result, self.received_s, self.failures = result, time.monotonic(), 0
@@ -100,7 +100,7 @@ class Transfer:
 
     @property
     def settled(self) -> bool:
-        """Nothing is left to do for it here."""
+        """Whether nothing is left to do for it here."""
         if self.problem:
             return self.stream is None
         if self.goal is Goal.INPUTS:
@@ -111,35 +111,35 @@ class Transfer:
 
     @property
     def here(self) -> bool:
-        """Its result is here, or never will be because it stays in the pool."""
+        """Whether its result is here or stays in the pool; for the goal INPUTS, whether the pool holds its input."""
         if self.goal is Goal.INPUTS:
             return self.job.state not in AT_CLIENT or bool(self.job.predecessors)
         return self.result is not None or (self.intermediate and self.job.state in ENDED_JOBS)
 
     @property
     def awaits_report(self) -> bool:
-        """Its result came just now, and the host tells the pool so."""
+        """Whether its result was received just now, so that the host may still have to report that to the pool."""
         return self.result is not None and time.monotonic() < self.received_s + _REPORTED_S
 
     @property
     def stays(self) -> bool:
-        """Its result stays in the pool."""
+        """Whether its result stays in the pool."""
         return self.intermediate or self.goal is Goal.INPUTS
 
     @property
     def moving_bytes(self) -> int:
-        """How much the next stream has to move: the input, or the result that waits."""
+        """Number of bytes that the next stream has to transfer: of the input, or of the result that is held."""
         return self.job.result_bytes or 0 if self.job.state is JobState.RESULT_HELD else self.job.input_bytes
 
     @property
     def begin_at(self) -> float:
-        """When its input shall begin to move, on the pool's clock."""
+        """Planned start of the transfer of its input, on the pool's clock."""
         first_s = self.job.transfer[0].begin_s if self.job.transfer else 0.0
         return (self.job.dispatched_at or 0.0) + first_s
 
 
 def new_job(work: Batch | Task, index: int, request: JobRequest) -> Job:
-    """Return a job of a batch or a task as it is until the pool is asked for it."""
+    """Return a new job of a batch or a task, as it is known before the first poll."""
     return Job(
         uuid=request.uuid,
         batch_uuid=work.uuid,
@@ -155,7 +155,7 @@ def new_job(work: Batch | Task, index: int, request: JobRequest) -> Job:
 
 
 def absent_input(job: Job) -> Input:
-    """Return the input of a job whose file was not given; InvalidInput when it is opened."""
+    """Return the input of a job whose file was not given; opening it raises InvalidInput."""
 
     def open_() -> BinaryIO:
         raise InvalidInput(f"{called(job)}: the pool needs this input again; attach with the files of the batch")
@@ -173,12 +173,12 @@ def found_result(path: Path, job: Job) -> ResultInfo | None:
 
 
 def urgency(transfer: Transfer) -> tuple[bool, float]:
-    """Order streams: inputs before results, which can wait; then what shall begin first."""
+    """Return the sort key of streams: inputs before results, which can wait; then by planned start."""
     return transfer.job.state is JobState.RESULT_HELD, transfer.begin_at
 
 
 def progress_of(batch_uuid: str, transfers: Sequence[Transfer]) -> BatchProgress:
-    """Return how far the jobs of a batch are."""
+    """Return the progress of the jobs of a batch."""
     return BatchProgress(
         batch_uuid=batch_uuid,
         jobs=len(transfers),
@@ -190,27 +190,27 @@ def progress_of(batch_uuid: str, transfers: Sequence[Transfer]) -> BatchProgress
 
 
 def _sent_bytes_of(transfer: Transfer) -> int:
-    """Return how much of the input has left."""
+    """Return the number of bytes of the input that have been sent."""
     if transfer.job.state not in AT_CLIENT:
         return transfer.source.input_bytes
     return transfer.stream.sent_bytes if transfer.stream is not None else 0
 
 
 def confirm(api: PoolApi, batch: Batch, transfers: Sequence[Transfer]) -> Batch:
-    """Say again which results are here, as far as the pool did not learn of it from its hosts; return the batch."""
+    """Confirm to the pool the received results that its hosts have not reported yet; return the batch."""
     receipts = [
         Receipt(job=transfer.job.uuid, sha256=transfer.result.sha256)
         for transfer in transfers
         if transfer.result is not None and transfer.job.state is JobState.RESULT_HELD and not transfer.intermediate
     ]
-    with suppress(Forbidden):  # a caller may have leave to read only; the pool deletes them in the end
+    with suppress(Forbidden):  # the caller may have read access only; the pool deletes the results in the end
         for begin in range(0, len(receipts), _MOST_RECEIPTS):
             batch = api.confirm(batch.uuid, receipts[begin : begin + _MOST_RECEIPTS])
     return batch
 
 
 def outcome_of(transfer: Transfer) -> JobOutcome:
-    """Return what came of the job, and why nothing did."""
+    """Return the outcome of a job, with the reason if it has no result."""
     if transfer.result is not None:
         return JobOutcome(transfer.job, transfer.result.path)
     reason = transfer.problem or transfer.job.reason or transfer.trouble
@@ -220,7 +220,7 @@ def outcome_of(transfer: Transfer) -> JobOutcome:
 
 
 def result_files(directory: Path, inputs: Sequence[Input | Job]) -> list[Path]:
-    """Return the file for each result: the input's name and the function; equal ones get their number."""
+    """Return the file of each result: NAME.FUNCTION, or NAME.INDEX.FUNCTION if several have the same."""
     pairs = Counter((source.name, source.function) for source in inputs)
     return [
         directory

@@ -1,6 +1,6 @@
 """[agent]: options of the agent of one compute node, and the limits of its network card.
 
-A limit is the operator's, or else the speed that the kernel reports.
+A limit is the configured one, or else the speed of the network card that the kernel reports.
 """
 
 import socket
@@ -14,12 +14,12 @@ from fpga_pool.core.lattice.tasks import Topology
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.links import NOT_LINKED, TOPOLOGIES
 
-#: The kernel's devices, and the speed of each that has one (Mbit/s; -1 or an error while that is unknown).
+#: Directory of the kernel's network devices, with the speed of each (Mbit/s; -1 or an error while it is unknown).
 DEVICES = Path("/sys/class/net")
 
 
 def nic_limits_bps(conf: cfg.ConfigOpts, devices: Path = DEVICES) -> tuple[float, float]:
-    """Return egress and ingress limit of this host in bits per second; InvalidInput says which option is wanted."""
+    """Return egress and ingress limit of this host in bits per second; InvalidInput names an option that is missing."""
     return _limit_bps(conf, "egress_mbps", devices), _limit_bps(conf, "ingress_mbps", devices)
 
 
@@ -48,9 +48,9 @@ def _speed_mbps(device: Path) -> int:
         return 0
 
 
-#: The name of no egress driver.
+#: Value of the option if there is no egress driver.
 NO_EGRESS = "none"
-#: The name of no guest driver.
+#: Value of the option if there is no guest driver.
 NO_GUESTS = "none"
 
 GROUP = cfg.OptGroup("agent", title="Compute-node agent")
@@ -256,11 +256,11 @@ OPTS = [
 
 
 def data_tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
-    """Return what the data port speaks TLS with; None where it shall not.  InvalidInput names what cannot be used."""
+    """Return the TLS context of the data port; None if TLS is not configured.  InvalidInput names an unusable file."""
     return server_tls(conf, "agent", "data_tls_cert", "data_tls_key")
 
 
 def peer_tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
-    """Return what data ports of other hosts have to speak TLS with; None where they need not."""
+    """Return the TLS context for the data ports of other hosts; None if they need not use TLS."""
     path = conf.agent.data_tls_ca
     return None if path is None else trusted_authorities("[agent] data_tls_ca", path)

@@ -1,4 +1,4 @@
-"""[functions]: the catalogue of the pool; and checks at start that the files and directories of options can be used."""
+"""[functions]: the catalogue of the pool, and checks that the files and directories that options name can be used."""
 
 import os
 import ssl
@@ -16,12 +16,12 @@ from oslo_config import cfg
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidCatalogue, InvalidInput
 
-#: Where `fpga-pool-manage keys create` puts them.
+#: Directory in which `fpga-pool-manage keys create` stores the keys.
 KEYS = Path("/etc/fpga_pool/keys")
 
 
 def state_directory(option: str, path: str) -> Path:
-    """Return a directory that belongs to this process; make it if there is none yet."""
+    """Return a directory that belongs to this process; create it if it does not exist."""
     directory = Path(path)
     if not directory.is_absolute():  # it would depend on where the process is started
         raise InvalidInput(f"{option}: expected an absolute path, found {path!r}")
@@ -62,9 +62,9 @@ def _any_private_key(option: str, path: str, content: bytes, allowed: int) -> ob
 
 
 def server_tls(conf: cfg.ConfigOpts, group: str, certificate: str, key: str) -> ssl.SSLContext | None:
-    """Return what a server speaks TLS with, by two options of a group; None where they are not set.
+    """Return the TLS context of a server, from two options of a group; None if they are not set.
 
-    The key may be readable for its group, such as ssl-cert.  InvalidInput names the option and file that are no use.
+    The key may be readable by its group, such as ssl-cert.  InvalidInput names the option and file that are unusable.
     """
     paths = {name: conf[group][name] for name in (certificate, key)}
     given = [name for name, path in paths.items() if path]
@@ -92,7 +92,7 @@ def server_tls(conf: cfg.ConfigOpts, group: str, certificate: str, key: str) -> 
 
 
 def trusted_authorities(option: str, path: str) -> ssl.SSLContext:
-    """Return what a client trusts whose servers' certificates are signed by the authorities in a file or directory."""
+    """Return the TLS context of a client that trusts the authorities in a file or directory."""
     directory = Path(path).is_dir()
     try:
         return ssl.create_default_context(capath=path) if directory else ssl.create_default_context(cafile=path)
@@ -101,7 +101,7 @@ def trusted_authorities(option: str, path: str) -> ssl.SSLContext:
 
 
 def present_file(option: str, path: str) -> None:
-    """Raise InvalidInput for a file that cannot be read."""
+    """Raise InvalidInput if a file cannot be read."""
     _content(option, path, "")
 
 
@@ -166,18 +166,18 @@ def load_catalogue(path: Path) -> Catalogue:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise InvalidCatalogue(f"{path}: line {line}: not UTF-8 text") from error
-    except ValueError as error:  # also a whole number of thousands of digits
+    except ValueError as error:  # also raised for integers with thousands of digits
         raise InvalidCatalogue(f"{path}: {error}") from error
     except RecursionError:
         raise InvalidCatalogue(f"{path}: {_TOO_DEEP}") from None
     try:
         return Catalogue.from_mapping(data, str(path))
-    except RecursionError:  # a value that is refused cannot even be shown
+    except RecursionError:  # a wrong value is nested too deeply even to be shown in an error message
         raise InvalidCatalogue(f"{path}: {_TOO_DEEP}") from None
 
 
 def installed_catalogue() -> Path:
-    """Return the operator's catalogue in /etc, else the one that came with fpga_pool."""
+    """Return the path of the operator's catalogue in /etc, or else of the one installed with fpga_pool."""
     places = [
         Path("/etc/fpga_pool/catalogue.toml"),
         Path(sys.prefix) / "etc" / "fpga_pool" / "catalogue.toml",

@@ -46,7 +46,7 @@ TC_OPTS = [
     ),
 ]
 
-#: The name of no tier driver.
+#: Value of the option if there is no tier driver.
 NO_TIERS = "none"
 
 TIERS_GROUP = cfg.OptGroup(
@@ -206,7 +206,7 @@ RUNNER_SIMULATED_OPTS = [
 
 
 def shaped_devices(conf: cfg.ConfigOpts) -> dict[str, str]:
-    """Return the device of each network of sources; InvalidInput says which entry is wrong."""
+    """Return the device of each network of source addresses; InvalidInput says which entry is wrong."""
     found: dict[str, str] = {}
     for entry in conf.driver_tc.devices:
         device, _, network = entry.partition("=")
@@ -226,7 +226,7 @@ def shaped_devices(conf: cfg.ConfigOpts) -> dict[str, str]:
 
 
 def parse_pcpus(text: str) -> frozenset[int]:
-    """Return a set of pCPUs as Nova writes it, `0-3,^1,8`; InvalidInput if it is none."""
+    """Return a set of pCPUs from its syntax in Nova, such as `0-3,^1,8`; InvalidInput if it is not valid."""
     there: set[int] = set()
     without: set[int] = set()
     for part in (part.strip() for part in text.split(",")):

@@ -15,13 +15,13 @@ _FIELDS = ("weights", "low", "high", "limit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedFileParams(LearnedParams):
-    """The chain, with weights from a file."""
+    """Parameters of the policy, including the file of its weights."""
 
     weights: str = field(default="", metadata={"help": "File of weights (.npz); empty: those of the package."})
 
 
 class LearnedFromFile(Learned):
-    """The policy as an entry point: reads its weights when it is made."""
+    """The policy as an entry point; it reads its weights when it is created."""
 
     Params: ClassVar[type[LearnedParams]] = LearnedFileParams
 
@@ -31,7 +31,7 @@ class LearnedFromFile(Learned):
 
 
 def shipped_network() -> Network:
-    """Return the network of the package."""
+    """Return the network that is part of the package."""
     with _SHIPPED.open("rb") as stream:
         return _read(stream)
 
@@ -46,7 +46,7 @@ def read_network(path: Path) -> Network:
 
 
 def write_network(path: Path, network: Network) -> None:
-    """Write a network, at most 16 KB, in one step."""
+    """Write a network, of at most 16 KB, to a file atomically."""
     new = path.with_suffix(".new.npz")
     np.savez(new, weights=network.weights, low=network.low, high=network.high, limit=np.float64(network.limit))
     new.replace(path)

@@ -1,4 +1,4 @@
-"""Names in configuration files that no option has: a misspelt option would have its default value unnoticed."""
+"""Detection of unknown names in configuration files: a misspelled option would silently keep its default value."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -10,7 +10,7 @@ from fpga_pool.model.exceptions import InvalidInput
 
 
 def files_of(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, dict[str, dict[str, list[str]]]]]:
-    """Yield each file of `conf` with its groups, and what is written there of each name."""
+    """Yield each file of `conf` with its groups, and the values of each name in a group."""
     for file in [
         *map(Path, conf.config_file),
         *(file for directory in conf.config_dir for file in sorted(Path(directory).glob("*.conf"))),
@@ -24,9 +24,9 @@ def files_of(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, dict[str, dict[str, l
 
 
 def unknown_among(conf: cfg.ConfigOpts, known: Mapping[str, Collection[str]]) -> list[str]:
-    """Return what no option reads in the files of `conf`: names in a known group, groups named almost as a known one.
+    """Return the unknown names in the files of `conf`: in known groups, and groups with nearly the name of a known one.
 
-    Other groups are left out: they are those of libraries, which make their options known when they need them.
+    Other groups are ignored: they belong to libraries, which register their options when they need them.
     """
     found = []
     for file, sections in files_of(conf):

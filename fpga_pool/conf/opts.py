@@ -14,28 +14,28 @@ from fpga_pool.conf.names import files_of, unknown_among
 from fpga_pool.conf.policies import GROUP_PREFIX, policy_opts
 from fpga_pool.model.exceptions import InvalidInput
 
-#: Of an option's seconds: what threads can wait for.
+#: Maximum of options in seconds: the longest time that threads can wait.
 LONGEST_S = 10**9
-#: Options of libraries, by which these find a file only when they use it: certificates of authorities, and other files.
+#: Options of libraries that name CA certificates, and other files, which the libraries do not check before use.
 _AUTHORITIES = ("cafile", "memcache_tls_cafile", "ssl_ca_file")
 _FILES = (
     *("certfile", "keyfile"),
     *("memcache_tls_certfile", "memcache_tls_keyfile"),
     *("ssl_cert_file", "ssl_key_file"),
 )
-#: Least numbers of options of libraries whose types have no bound; that of all others is 0.  -1 is what they themselves
-#: take for none, or no end; with 0 nothing would be done.
+#: Minimum of library options whose types have none; it is 0 for options not listed here.  The libraries themselves use
+#: -1 for none or unlimited; where the minimum is 1, nothing would be done with 0.
 _LEAST = {
     **dict.fromkeys(("connection_recycle_time", "max_overflow", "max_retries", "retry", "token_cache_time"), -1),
     **dict.fromkeys(("executor_thread_pool_size", "file_event_handler_interval", "heartbeat_rate"), 1),
     **dict.fromkeys(("http_connect_timeout", "memcache_pool_maxsize", "memcache_pool_socket_timeout"), 1),
     "rpc_response_timeout": 1,
 }
-#: How options of seconds are called.
+#: Suffixes of the names of options in seconds.
 _SECONDS = ("_s", "_timeout", "_interval", "_ttl", "_time", "_threshold")
 
 Groups = list[tuple[cfg.OptGroup, Sequence[cfg.Opt]]]
-#: The groups that are there whatever policies are installed.
+#: The groups that do not depend on the installed policies.
 FIXED: Groups = [
     (scheduler.GROUP, scheduler.OPTS),
     (agent.GROUP, agent.OPTS),
@@ -51,25 +51,25 @@ FIXED: Groups = [
     (drivers.RUNNER_SIMULATED_GROUP, drivers.RUNNER_SIMULATED_OPTS),
     (services.STANDALONE_GROUP, services.STANDALONE_OPTS),
 ]
-#: Their numbers have bounds of their own.
+#: Names of the groups whose options have explicit bounds.
 _OURS = {group.name for group, _ in FIXED}
 
 
 def list_opts() -> Groups:
-    """Return every group with its options, as oslo-config-generator wants them."""
+    """Return every group with its options, in the form that oslo-config-generator expects."""
     return [*FIXED, *policy_opts()]
 
 
 def register_opts(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
-    """Make the options known to `conf`; those of policies cost the time and memory to load every policy."""
+    """Register the options with `conf`; those of policies cost the time and memory to load every policy."""
     for group, options in list_opts() if policies else FIXED:
-        # One of its own: what is overridden in one configuration is kept in the group.
+        # A separate group object for each `conf`, because oslo.config stores overridden values in the group.
         conf.register_group(cfg.OptGroup(group.name, group.title, group.help))
         conf.register_opts(options, group.name)
 
 
 def read_files(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], description: str | None) -> None:
-    """Read the command line and the files that it names; InvalidInput names one that cannot be read."""
+    """Read the command line and the files that it names; InvalidInput names a file that cannot be read."""
     try:
         conf(list(argv), project="fpga_pool", prog=program, version=version("fpga_pool"), description=description)
     except OSError as error:
@@ -81,19 +81,19 @@ def read_files(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], descript
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:
-    """Read every option that is known to `conf`, because oslo.config finds a wrong value only then.
+    """Read every option that is registered with `conf`, because oslo.config detects a wrong value only then.
 
-    InvalidInput names the first, and what is right.
+    InvalidInput names the first wrong option, and what is expected.
     """
     _check_values(conf, "DEFAULT", conf)
     scheduler.check_default_policy(conf)
 
 
 def check_options(conf: cfg.ConfigOpts, group: str | None, options: Iterable[cfg.Opt]) -> None:
-    """Make options of a library known to `conf`, and read them as `check_values` does."""
+    """Register options of a library with `conf`, and check their values as `check_values` does."""
     names = []
     for option in options:
-        with suppress(cfg.DuplicateOptError):  # the library has made it known, with another default
+        with suppress(cfg.DuplicateOptError):  # the library has registered it, with another default
             conf.register_opt(option, group)
         names.append(option.dest)
     _check_values(conf, group or "DEFAULT", conf if group is None else conf[group], names)
@@ -115,7 +115,7 @@ def _check_values(
         if isinstance(value, cfg.ConfigOpts.GroupAttr):
             _check_values(conf, name, value)
         elif value and name in _AUTHORITIES:
-            # DevStack, for one, names Keystone's authorities where nothing speaks TLS, and they are not there.
+            # DevStack, for example, sets Keystone's cafile even if TLS is not used, and the file does not exist then.
             if name != "cafile" or not _written(conf, group, "auth_url").startswith("http:"):
                 trusted_authorities(f"[{group}] {name}", value)
         elif value and name in _FILES:
@@ -126,8 +126,8 @@ def _check_values(
 
 
 def _expected(conf: cfg.ConfigOpts, group: str, name: str) -> str:
-    """Return what the type of an option takes; "" where oslo.config says so itself."""
-    # There is no public way to an option that is known.
+    """Return a description of the values that an option accepts; "" if the error of oslo.config has one."""
+    # There is no public way to get a registered option.
     kind = conf._get_opt_info(name, None if group == "DEFAULT" else group)["opt"].type  # noqa: SLF001
     if isinstance(kind, types.Boolean):
         return "true or false"
@@ -143,7 +143,7 @@ def _expected(conf: cfg.ConfigOpts, group: str, name: str) -> str:
 
 
 def _check_number(option: str, name: str, value: float, least: float) -> None:
-    """Raise InvalidInput where a number is below the `least`, or no time that threads can wait for."""
+    """Raise InvalidInput if a number is not finite, is below `least`, or is a time too long for threads to wait."""
     if not math.isfinite(value):
         raise InvalidInput(f"{option}: expected a finite number, found {value}")
     is_time = name.endswith(_SECONDS) and not name.endswith("_per_s")
@@ -156,7 +156,7 @@ def _check_number(option: str, name: str, value: float, least: float) -> None:
 
 @contextmanager
 def wrong_values_named(conf: cfg.ConfigOpts) -> Iterator[None]:
-    """Have a wrong value that a library comes upon named as `check_values` names it."""
+    """Report a wrong value that a library finds in the block in the same way as `check_values`."""
     try:
         yield
     except cfg.ConfigSourceValueError:
@@ -165,17 +165,17 @@ def wrong_values_named(conf: cfg.ConfigOpts) -> Iterator[None]:
 
 
 def unknown_names(conf: cfg.ConfigOpts, *, policies: bool = True) -> list[str]:
-    """Return what no option reads in the files of `conf`, as far as it is in our groups, or meant to be."""
+    """Return the unknown names in the files of `conf` that are in our groups, or are misspelled names of our groups."""
     return unknown_among(conf, {group.name: set(conf[group.name]) for group, _ in (list_opts() if policies else FIXED)})
 
 
 def check_names(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
-    """Raise InvalidInput where a file of `conf` has a name in our groups that no option has: it would be ignored."""
+    """Raise InvalidInput if a file of `conf` has an unknown name (see `unknown_names`), which would be ignored."""
     if unknown := unknown_names(conf, policies=policies):
         raise InvalidInput(unknown[0] if len(unknown) == 1 else f"{unknown[0]} ({len(unknown) - 1} more like this)")
 
 
 def _written(conf: cfg.ConfigOpts, group: str, option: str) -> str:
-    """Return what the last file has for an option; "" where none has it."""
+    """Return the value of an option in the last file that contains it; "" if none does."""
     given = [sections[group][option][-1] for _, sections in files_of(conf) if option in sections.get(group, {})]
     return given[-1] if given else ""

@@ -1,4 +1,4 @@
-"""Scheduling policies by name, from the entry points of any installed package, and their parameters: [policy_NAME]."""
+"""Scheduling policies by name, from the entry points of installed packages, and their parameters, [policy_NAME]."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from stevedore.named import NamedExtensionManager
 from fpga_pool.core.policy import GROUPS, Parametrised, Preparing, Proving
 from fpga_pool.model.exceptions import InvalidInput
 
-#: Groups of options begin with it that have a policy's parameters.
+#: Prefix of the names of option groups with the parameters of a policy.
 GROUP_PREFIX = "policy_"
 
 _FLAGS: Mapping[str, bool] = {"true": True, "false": False}
@@ -21,19 +21,19 @@ _OPTIONS: dict[type, type[cfg.Opt]] = {bool: cfg.BoolOpt, int: cfg.IntOpt, float
 
 
 def policy_names(group: str) -> list[str]:
-    """Return the names of the policies of a group (a key of `fpga_pool.core.policy.GROUPS`), sorted; load none."""
+    """Return the sorted names of the policies of a group (a key of `fpga_pool.core.policy.GROUPS`); none is loaded."""
     return list(_installed()[group])
 
 
 class PolicyName(types.String):
-    """The type of an option that names an installed policy of one of these groups; none is loaded."""
+    """The type of an option whose value is the name of an installed policy of given groups; no policy is loaded."""
 
     def __init__(self, *groups: str) -> None:
         super().__init__(type_name="policy name")
         self.groups = groups
 
     def __call__(self, value: object) -> str:
-        """Return the name; ValueError names the installed policies."""
+        """Return the name; if it is unknown, ValueError lists the installed policies."""
         known = [name for group in self.groups for name in policy_names(group)]
         if value not in known:
             kinds = " or ".join(self.groups)
@@ -42,9 +42,9 @@ class PolicyName(types.String):
 
 
 def load_policy(group: str, name: str, conf: cfg.ConfigOpts | None = None) -> Any:
-    """Return the policy of that name, with the parameters that `conf` says, or its default ones.
+    """Return the policy with that name, with the parameters in `conf`, or without `conf` with the default ones.
 
-    InvalidInput names the policies there are, or the parameter that is wrong.
+    InvalidInput lists the available policies, or names the parameter that is wrong.
     """
     policy = _policy_class(group, name)
     params = _params(policy)
@@ -58,16 +58,16 @@ def load_policy(group: str, name: str, conf: cfg.ConfigOpts | None = None) -> An
 
 
 def compile_loops(group: str, name: str) -> None:
-    """Compile what the decisions of a policy need and the cache lacks."""
+    """Compile the loops that the decisions of a policy need, unless they are in the cache."""
     policy = load_policy(group, name)
     if isinstance(policy, Preparing):
         policy.prepare()
 
 
 def tuned_policy(group: str, name: str, parameters: Mapping[str, str], given: Mapping[str, Any] | None = None) -> Any:
-    """Return the policy of that name with some of its parameters as text, some as values, the others by default.
+    """Return the policy with that name, with some parameters given as text, some as values, the others by default.
 
-    InvalidInput names the policies or parameters there are, or the value that is wrong.
+    InvalidInput lists the available policies or parameters, or names the value that is wrong.
     """
     defaults = _defaults(_policy_class(group, name))
     values: dict[str, Any] = dict(given or {})
@@ -81,9 +81,9 @@ def tuned_policy(group: str, name: str, parameters: Mapping[str, str], given: Ma
 
 
 def policy_with(group: str, name: str, values: Mapping[str, Any]) -> Any:
-    """Return the policy of that name with some of its parameters given, the others by default.
+    """Return the policy with that name, with some parameters given, the others by default.
 
-    InvalidInput names the policies or parameters there are, or the value that is wrong.
+    InvalidInput lists the available policies or parameters, or names the value that is wrong.
     """
     policy = _policy_class(group, name)
     defaults = _defaults(policy)
@@ -105,9 +105,9 @@ def _defaults(policy: Any) -> dict[str, Any]:
 
 
 def policy_as(group: str, text: str) -> Any:
-    """Return the policy that a text names: NAME, or NAME:PARAMETER=VALUE,PARAMETER=VALUE with other parameters.
+    """Return the policy that a text specifies: NAME, or NAME:PARAMETER=VALUE,PARAMETER=VALUE to change parameters.
 
-    InvalidInput names what there is, or what is wrong.
+    InvalidInput lists what is available, or names what is wrong.
     """
     name, colon, listed = text.partition(":")
     parameters = dict(parameter.partition("=")[::2] for parameter in listed.split(",")) if colon else {}
@@ -117,15 +117,15 @@ def policy_as(group: str, text: str) -> Any:
 
 
 def is_proving(group: str, name: str) -> bool:
-    """Return whether the policy of that name, if there is one, goes on until its decision is proven to be the best."""
+    """Return whether a policy with that name exists, and searches until its decision is proven optimal."""
     return name in policy_names(group) and issubclass(_policy_class(group, name), Proving)
 
 
 def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:
-    """Yield the parameters of every policy that has some: the fields of its `Params`, each with its help as metadata.
+    """Yield the option group of every policy with parameters: the fields of its `Params`, with their help as metadata.
 
-    Policies of one name in several families have one kind of parameters.  Those of the cluster family have no options:
-    only the simulator has them decide.
+    Policies with one name in several families share their parameters.  Those of the cluster family have no options,
+    because only the simulator uses them.
     """
     families: dict[str, list[str]] = defaultdict(list)
     for group in (group for group in GROUPS if group != "cluster"):
@@ -140,7 +140,7 @@ def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:
 
 @cache
 def _installed() -> Mapping[str, Sequence[str]]:
-    """Return the names that are installed, by group."""
+    """Return the names of the installed policies, by group."""
     return {
         group: sorted(set(NamedExtensionManager(namespace, ()).entry_points_names()))
         for group, namespace in GROUPS.items()

@@ -1,4 +1,4 @@
-"""[scheduler]: how the pool plans, and when it gives up."""
+"""[scheduler]: options of planning, and timeouts and limits of the pool."""
 
 import socket
 from dataclasses import fields
@@ -14,7 +14,7 @@ from fpga_pool.model.rules.shared.sharding import BY_NUMBER, BY_ZONE, ShardRule
 
 GROUP = cfg.OptGroup("scheduler", title="Pool scheduler")
 _DEFAULTS = PoolSettings()
-#: Who keeps the limits of projects.
+#: Services that may keep the limits of projects.
 POOL, KEYSTONE = "pool", "keystone"
 
 
@@ -340,7 +340,7 @@ def check_default_policy(conf: cfg.ConfigOpts) -> None:
 
 
 def quota_limits(conf: cfg.ConfigOpts) -> QuotaLimits:
-    """Return the limits of projects that have none of their own."""
+    """Return the configured limits, for projects that have none of their own."""
     return QuotaLimits(**{resource: conf.scheduler[f"quota_{resource}"] for resource in Resource})
 
 

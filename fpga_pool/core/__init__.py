@@ -1,1 +1,1 @@
-"""L0: the pure scheduling core; numpy and solvers only, no I/O, no clocks, no global random state."""
+"""L0: the pure scheduling core. It uses numpy and solvers only: no I/O, no clocks, no global random state."""

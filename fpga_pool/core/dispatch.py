@@ -9,7 +9,7 @@ class QueueEntry:
     """A job that waits for a slot."""
 
     key: str
-    #: Place in the plan: lower runs first among those whose input has arrived.
+    #: Position in the plan: among the entries whose input has arrived, the lowest runs first.
     order: int
     function: str
     #: The whole input has arrived at the responder.
@@ -18,7 +18,7 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load a function; decide again once it is loaded."""
+    """Load a function, and decide again once it is loaded."""
 
     function: str
 
@@ -32,16 +32,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do until an input arrives or the queue changes."""
+    """Do nothing until an input arrives or the queue changes."""
 
 
 def next_action(queue: Sequence[QueueEntry], loaded: str | None, ahead: str | None = None) -> Load | Run | Wait:
-    """Decide for an idle slot that holds the function `loaded` (None = empty).
+    """Return the next action of an idle slot that holds the function `loaded` (None = empty).
 
-    The staged entry of lowest order runs, after its function is loaded where another one is in the slot.  With
-    nothing staged the slot loads ahead of time what the head of its queue needs, while the head's input is on its
-    way.  Work that could run never waits for work that cannot.  A slot without any work loads the function `ahead`, if
-    one is expected to be asked for.
+    The staged entry of lowest order runs, after its function is loaded if the slot holds another one.  If no entry is
+    staged, the slot preloads the function of the head of its queue while the head's input is in transfer.  Entries
+    that can run never wait for entries that cannot.  A slot with an empty queue loads the function `ahead`, which is
+    expected to be requested, if one is given.
     """
     staged = [entry for entry in queue if entry.staged]
     if staged:

@@ -1,6 +1,6 @@
-"""Mixed integer programmes written with PuLP: solved by HiGHS, or else CBC, with limits and progress.
+"""Mixed integer programmes written with PuLP: solved by HiGHS, or else CBC, with limits and progress reports.
 
-PuLP is imported where a programme is made, not before: other users neither wait for it nor have to install it.
+PuLP is imported only when a programme is created, so that other users neither wait for it nor have to install it.
 """
 
 from collections.abc import Callable
@@ -14,27 +14,27 @@ from fpga_pool.core.parameters import Parameters, parameter
 if TYPE_CHECKING:
     from pulp import LpProblem
 
-#: By how much a solution may violate a row, or be no whole number: the solvers' own 1e-6 would add up along a schedule.
+#: Feasibility and integrality tolerance: violations at the solvers' default of 1e-6 would add up along a schedule.
 _FEASIBLE = 1e-9
-#: By how much, relatively, a bound of a solver is lowered before it is called proven.
+#: Relative amount by which a solver's bound is lowered before it counts as proven.
 _ROUNDING = 1e-6
-#: Seconds between two reports of progress, at least.
+#: Minimum seconds between two progress reports.
 _REPORTS_S = 0.5
 _INSTALL = "pip install 'fpga_pool[exact]'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a solver knows so far; infinite where it does not."""
+    """Progress of a solver; values that it does not know yet are infinite."""
 
-    #: Objective of the best solution found, and what no solution is below.
+    #: Objective of the best solution found, and the proven lower bound on the objective.
     incumbent: float
     bound: float
     elapsed_s: float
 
     @property
     def gap(self) -> float:
-        """Return the distance of the two as a share of the incumbent; infinite where one of them is not known."""
+        """Return the distance between bound and incumbent relative to the incumbent; infinite if one is unknown."""
         if not (np.isfinite(self.incumbent) and np.isfinite(self.bound)):
             return np.inf
         return abs(self.incumbent - self.bound) / max(abs(self.incumbent), 1e-300)
@@ -45,25 +45,25 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When a solver stops."""
+    """Limits at which a solver stops, and its progress callback."""
 
-    #: Seconds on the wall clock; inf = none.
+    #: Limit in seconds of wall-clock time; inf = no limit.
     time_limit_s: float = np.inf
-    #: Distance of incumbent and bound, relative to the incumbent.
+    #: Distance between incumbent and bound, relative to the incumbent.
     gap: float = 1e-6
-    #: Nodes of the search tree: the same result each time; None = any number.
+    #: Limit on nodes of the search tree, which makes results reproducible; None = no limit.
     nodes: int | None = None
-    #: Gets what the solver knows, twice a second at most.
+    #: Called with the progress, twice a second at most.
     report: Report | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solved:
-    """How a search has ended.  The solution is in the variables of the programme."""
+    """Outcome of a search.  The solution itself is stored in the variables of the programme."""
 
-    #: Whether there is a solution in the variables.
+    #: Whether the variables hold a solution.
     found: bool
-    #: What no solution is below; infinite where there is provably no solution.
+    #: Proven lower bound on the objective; infinite if the programme is proven infeasible.
     bound: float
 
 
@@ -83,22 +83,22 @@ class ExactParams(Parameters):
     gap: float = parameter(
         1e-6, "Relative gap between the best solution and the bound at which the search ends.", min=0.0, below=1.0
     )
-    #: A joint batch of 12 jobs on 30 accelerators; its solver takes minutes for far less.
+    #: Enough for a joint batch of 12 jobs on 30 accelerators; the solver already takes minutes for far less.
     unknowns: int = parameter(5000, "Maximum number of integer variables; larger problems are refused.", min=1)
 
     def limited(self, effort: int | None, time_limit_s: float | None) -> "ExactParams":
-        """Return these parameters with another limit, of nodes or of seconds; as before where both are None."""
+        """Return these parameters with another limit on nodes or seconds; unchanged if both are None."""
         if effort is not None:
             return replace(self, effort=max(1, effort))
         return self if time_limit_s is None else replace(self, time_limit_s=time_limit_s, effort=0)
 
     def limits(self, report: Report | None) -> Limits:
-        """Return the limits of a solver and its progress callback."""
+        """Return the limits of a solver, including its progress callback."""
         nodes = self.effort or None
         return Limits(time_limit_s=np.inf if nodes else self.time_limit_s, gap=self.gap, nodes=nodes, report=report)
 
     def require_few(self, unknowns: int) -> None:
-        """Raise a ValueError where a problem has more whole numbers to find than it may."""
+        """Raise ValueError if a problem has more integer variables than allowed."""
         if unknowns > self.unknowns:
             raise ValueError(f"problem too large: {unknowns} integer variables, the limit is {self.unknowns}")
 
@@ -113,7 +113,7 @@ class ExactPolicy:
         self._params, self._report = params or ExactParams(), report
 
     def searching(self, effort: int | None, time_limit_s: float | None, clock: Callable[[], float]) -> Self:
-        """Return this policy with another limit: of nodes of the search tree, or of seconds by its solver."""
+        """Return this policy with another limit: on nodes of the search tree, or on seconds of its solver."""
         return type(self)(self._params.limited(effort, time_limit_s), self._report)
 
     def proving(self, gap: float | None, report: Report | None) -> Self:
@@ -121,7 +121,7 @@ class ExactPolicy:
         return type(self)(self._params if gap is None else replace(self._params, gap=gap), report)
 
     def _limits(self, horizon_s: float) -> Limits:
-        """Return the limits of a solver whose programme counts in shares of a horizon, with progress in seconds."""
+        """Return the limits of a solver whose objective is a share of the horizon; progress is reported in seconds."""
 
         def on_progress(progress: Progress) -> None:
             self._report_progress(
@@ -136,7 +136,7 @@ class ExactPolicy:
 
 
 def programme(name: str) -> "LpProblem":
-    """Return an empty minimisation; ValueError says how to install PuLP where it is missing."""
+    """Return an empty minimization problem; raise ValueError with installation advice if PuLP is missing."""
     try:
         import pulp
     except ImportError:
@@ -145,9 +145,9 @@ def programme(name: str) -> "LpProblem":
 
 
 def solve(model: "LpProblem", limits: Limits, known: float) -> Solved:
-    """Search for the best solution of a programme, within limits; ValueError where no solver is installed.
+    """Search for the best solution of a programme within limits; raise ValueError if no solver is installed.
 
-    `known` is a lower bound that is proven already.
+    `known` is a lower bound that is already proven.
     """
     import pulp
 
@@ -165,7 +165,7 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
     next_s = _REPORTS_S
 
     def on_progress(*said: Any) -> None:
-        """Report the progress; called between the steps of the search, with the progress in the third argument."""
+        """Report the progress; called between search steps, with the progress in the third argument."""
         nonlocal next_s
         out = said[2]
         if report is None or out.running_time < next_s:
@@ -217,7 +217,7 @@ def _silent_highs() -> Any:
     import highspy
 
     class SilentHighs(highspy.Highs):
-        """Does not say which version it is, on standard output, either."""
+        """A solver that does not even print its version banner on standard output."""
 
         def enableCallbacks(self) -> None:  # noqa: N802
             self.setOptionValue("output_flag", False)
@@ -227,10 +227,10 @@ def _silent_highs() -> Any:
 
 
 def _by_cbc(model: "LpProblem", limits: Limits, known: float) -> Solved:
-    """Solve by CBC, of which PuLP says nothing before it ends, and no bound unless it proves an optimum."""
+    """Solve with CBC, for which PuLP reports no progress, and a bound only if it proves an optimum."""
     import pulp
 
-    # Its preprocessing loses solutions.
+    # CBC's preprocessing loses solutions.
     options = [f"integerTolerance {_FEASIBLE}", f"primalTolerance {_FEASIBLE}", "preprocess off"]
     solver = pulp.PULP_CBC_CMD(
         msg=False,
@@ -251,5 +251,5 @@ def _by_cbc(model: "LpProblem", limits: Limits, known: float) -> Solved:
 
 
 def _with_slack(bound: float) -> float:
-    """Return a bound with room for rounding."""
+    """Return the bound lowered by the rounding tolerance."""
     return bound - _ROUNDING * abs(bound) if np.isfinite(bound) else bound

@@ -8,7 +8,7 @@ _CONFIDENCE = 0.95
 
 
 def half_width(values: Floats) -> float:
-    """Return half the width of the 95 % confidence interval of the mean; not a number for less than two values."""
+    """Return half the width of the 95 % confidence interval of the mean; NaN for fewer than two values."""
     if len(values) < 2:
         return float("nan")
     deviation = float(values.std(ddof=1)) / len(values) ** 0.5

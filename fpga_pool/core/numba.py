@@ -1,7 +1,8 @@
-"""Compiles loops where numba is installed (extra `fast`); elsewhere Python runs them, about 100 times slower.
+"""Compiles loops if numba is installed (extra `fast`); otherwise Python runs them, about 100 times slower.
 
-Loops live in modules of their own, which are imported where they are first called: importing them loads numba, and
-compiles what has a signature or loads it from the cache of an earlier run.  A caller never has to know which.
+Loops live in separate modules that are imported where they are first called.  Importing one loads numba, and compiles
+the functions that have a signature or loads them from the cache of an earlier run.  Callers need not distinguish these
+cases.
 """
 
 from collections.abc import Callable
@@ -13,9 +14,9 @@ _Function = Callable[..., Any]
 def compiled(signature: str | None = None, *, inner: bool = False, **options: Any) -> Callable[[_Function], _Function]:
     """Return a decorator that compiles a function and keeps the result on disk.
 
-    With a `signature` of types it compiles at import; without, at the first call, for tuples of many arrays.  What is
-    `inner` only compiled functions call: without what Python needs for that, it compiles much sooner.  Further options
-    are those of `numba.njit`.
+    With a `signature` of types it compiles at import; without one, at the first call, which suits tuples of many
+    arrays.  `inner` marks a function that only compiled functions call: it gets no wrappers for calls from Python, so
+    it compiles much faster.  Further options are those of `numba.njit`.
     """
     if inner:
         options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -27,7 +28,7 @@ def compiled(signature: str | None = None, *, inner: bool = False, **options: An
             return function
         try:
             done: _Function = njit(signature, cache=True, error_model="numpy", **options)(function)
-        except RuntimeError:  # no directory where numba may keep the result: each process compiles
+        except RuntimeError:  # numba finds no writable cache directory, so each process compiles
             done = njit(signature, error_model="numpy", **options)(function)
         return done
 

@@ -1,4 +1,4 @@
-"""Parameters of policies: frozen dataclasses whose fields carry their help, and limits that are checked."""
+"""Parameters of policies: frozen dataclasses whose fields carry their help text and limits that are checked."""
 
 import math
 from dataclasses import Field, field, fields
@@ -8,16 +8,16 @@ T = TypeVar("T")
 
 
 def parameter(default: T, meaning: str, **limits: Any) -> T:
-    """Return a field of a policy's parameters; its option has this help, and these limits (`min`, `max`, `choices`).
+    """Return a dataclass field for a policy parameter; its option has this help and these limits.
 
-    Two limits are not themselves allowed, and not known to the option: `above` and `below`.
+    The limits are `min`, `max` and `choices`, and the exclusive limits `above` and `below`, which the option ignores.
     """
     made: T = field(default=default, metadata={"help": meaning, **limits})
     return made
 
 
 class Parameters:
-    """Base of the parameters of a policy; ValueError names the first that is beyond its limits."""
+    """Base of the parameters of a policy; raises ValueError for the first parameter outside its limits."""
 
     __slots__ = ()
 

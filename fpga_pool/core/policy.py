@@ -1,10 +1,10 @@
 """The interface of scheduling policies: five groups, decisions as data, and the abilities that a policy may have.
 
-A policy is named by an entry point in one of the groups of `GROUPS`.  It never sees anything mutable: it gets a
+A policy is named by an entry point in one of the groups of `GROUPS`.  It never changes its view: it receives the
 view, its own state (plain data that can be stored), the time and a random generator, and returns a decision.
 A shell (service or simulator) commits the decision or drops it.
 
-Optional abilities are separate protocols, below.  A shell asks for one by `isinstance`.
+Optional abilities are separate protocols, below.  A shell tests for one with `isinstance`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +31,7 @@ GROUPS: Mapping[str, str] = {
     name: f"fpga_pool.policies.{name}" for name in ("batch", "online", "gang", "task", "cluster")
 }
 
-#: Plain data (JSON types) that a policy remembers between decisions; None for those that remember nothing.
+#: Plain data (JSON types) that a policy remembers between decisions; None for stateless policies.
 PolicyState = Mapping[str, Any] | None
 
 ViewT_contra = TypeVar("ViewT_contra", contravariant=True)
@@ -46,24 +46,24 @@ class Policy(Protocol[ViewT_contra, DecisionT_co]):
     name: str
 
     def decide(self, view: ViewT_contra, state: PolicyState, now_s: float, rng: np.random.Generator) -> DecisionT_co:
-        """Return the decision for this view; the same for the same policy, arguments and state of `rng`.
+        """Return the decision for this view; deterministic for the same policy, arguments and state of `rng`.
 
-        ValueError says why the policy does not apply to this view.
+        Raises ValueError, with the reason, if the policy does not apply to this view.
         """
         ...
 
 
 # Batches (makespan paper) -------------------------------------------------------------------------------------
 
-#: A whole batch at once: jobs to accelerators, order, transfer rates.
+#: Plans a whole batch at once: the accelerator of each job, the order and the transfer rates.
 BatchPolicy = Policy[BatchProblem, BatchPlan]
 
 
 # Online jobs (benefit paper) ----------------------------------------------------------------------------------
 
-#: What waits, runs and loads, to the next move; asked again after each move, until there is nothing to do.  The view is
-#: kept up to date by the shell, because a picture of thousands of slots for each arrival would cost more than all
-#: decisions on it; policies only read it.
+#: Returns the next move for the jobs and slots of the view; called again after each move until it returns None.  The
+#: shell keeps the view up to date, because building a picture of thousands of slots for each arrival would cost more
+#: than all decisions on it.  Policies only read it.
 OnlinePolicy = Policy[Occupancy, OnlineMove | None]
 
 
@@ -72,31 +72,31 @@ OnlinePolicy = Policy[Occupancy, OnlineMove | None]
 
 @runtime_checkable
 class GangPolicy(Policy[Tiers, Iterator[GangMove]], Protocol):
-    """Who waits and runs on both tiers, to the moves to make now.
+    """A policy that yields the moves to make now, given the gangs that wait and run on both tiers.
 
-    Each move is applied to the view before the next is asked for; the view is kept up to date by the shell, and
-    policies only read it.
+    The shell keeps the view up to date and applies each move to it before it requests the next one.  Policies only
+    read the view.
     """
 
     @property
     def patience(self) -> float:
-        """Return how many times its estimate a gang waits for its turn: what the view is made with."""
+        """Return the multiple of its estimate that a gang waits for its turn; a parameter of the view."""
         ...
 
     @property
     def last_runs(self) -> int:
-        """Return how many run times of a user predict the next one: what the view is made with; 0 = estimates hold."""
+        """Return how many past run times of a user predict the next; a parameter of the view; 0 = use the estimates."""
         ...
 
     @property
     def trial_s(self) -> float:
-        """Return how long a trial is: what the view is made with; 0 = there is none."""
+        """Return the duration of a trial in seconds; a parameter of the view; 0 = no trials."""
         ...
 
 
 # Multi-FPGA tasks (lattice paper) -----------------------------------------------------------------------------
 
-#: Tasks and enclosures to a schedule of all of them.
+#: Returns a schedule of all tasks on the enclosures.
 TaskPolicy = Policy[TaskProblem, TaskSchedule]
 
 
@@ -105,11 +105,11 @@ TaskPolicy = Policy[TaskProblem, TaskSchedule]
 
 @runtime_checkable
 class ClusterPolicy(Policy[ClusterView, int | None], Protocol):
-    """A task to the node that executes it, None while there is none; the view is kept up to date by the shell."""
+    """A policy that returns the node for a task, or None while there is none; the shell keeps the view up to date."""
 
-    #: Decides within each node.
+    #: The policy that decides within each node.
     node: NodePolicy
-    #: Whether the shell corrects the estimates in the views by the times that subtasks took.
+    #: Whether the shell corrects the estimates in the views by the observed times of subtasks.
     calibrate: bool
 
 
@@ -118,111 +118,111 @@ class ClusterPolicy(Policy[ClusterView, int | None], Protocol):
 
 @runtime_checkable
 class Parametrised(Protocol):
-    """A class of policies with parameters: its constructor takes one object of `Params`, or none."""
+    """A policy class with parameters: its constructor takes an optional `Params` object."""
 
-    #: A frozen dataclass that checks itself; each field says in its metadata what it means.
+    #: A frozen dataclass that validates its values; the metadata of each field holds its help text.
     Params: ClassVar[type[Any]]
 
 
 @runtime_checkable
 class Remembering(Protocol):
-    """A policy of any family that learns: it folds events into the state that its next decision gets."""
+    """A policy of any family that learns: it folds events into the state that is passed to its next decision."""
 
     def observe(self, event: Mapping[str, Any], state: PolicyState) -> PolicyState:
-        """Return the state after `event`, plain data both; `state` itself stays as it is."""
+        """Return the state after `event`, both plain data; `state` itself is not modified."""
         ...
 
 
 @runtime_checkable
 class Learning(Protocol):
-    """A policy for clusters or nodes that learns while it decides."""
+    """A cluster or node policy that learns while it decides."""
 
     def learner(self, rng: np.random.Generator) -> Self:
-        """Return this policy with a memory of its own, for one run; `rng` draws its initial weights."""
+        """Return a copy of this policy with separate memory for one run; `rng` draws its initial weights."""
         ...
 
 
 @runtime_checkable
 class Trained(ClusterPolicy, Protocol):
-    """A cluster policy with weights, arrays by name; one that is learning as well has those that it has learned."""
+    """A cluster policy with weights, arrays by name; for a learning policy, the weights learned so far."""
 
     @property
     def weights(self) -> Mapping[str, Floats]:
-        """Return the weights; empty while there are none."""
+        """Return the weights; empty if there are none yet."""
         ...
 
     def with_weights(self, weights: Mapping[str, Floats]) -> Self:
-        """Return this policy with other weights; ValueError says why they are none of its own."""
+        """Return this policy with other weights; raise ValueError, with the reason, if they do not fit it."""
         ...
 
 
 @runtime_checkable
 class Following(Protocol):
-    """A cluster policy that follows what becomes of the tasks that it has placed."""
+    """A cluster policy that is notified when the tasks that it has placed complete."""
 
     def completed(self, task: int, response_s: float) -> None:
-        """Note that a task has been completed, by its number, and how long after its arrival."""
+        """Record that the task with this number was completed, `response_s` seconds after its arrival."""
         ...
 
 
 @runtime_checkable
 class Profiling(Protocol):
-    """A node policy that wants every subtask profiled before it decides."""
+    """A node policy that requires every subtask to be profiled before it decides."""
 
-    #: Seconds of each of the two runs.
+    #: Duration of each of the two profiling runs, in seconds.
     profile_s: float
 
 
 @runtime_checkable
 class Searching(Protocol):
-    """A policy that gets better with more effort."""
+    """A policy whose decisions improve with more effort."""
 
     def searching(self, effort: int | None, time_limit_s: float | None, clock: Callable[[], float]) -> Self:
-        """Return this policy with another budget: of work, or of seconds by `clock`; as before where both are None."""
+        """Return this policy with another budget of work, or of seconds by `clock`; unchanged if both are None."""
         ...
 
 
 @runtime_checkable
 class Proving(Protocol):
-    """A policy that goes on until its decision is proven to be the best."""
+    """A policy that searches until its decision is proven optimal."""
 
     def proving(self, gap: float | None, report: Report | None) -> Self:
-        """Return this policy, to end within a relative `gap` of its bound, and to report its progress.
+        """Return this policy with another relative `gap` to its bound at which it stops, and a progress callback.
 
-        Where a gap is None it stays as it is.
+        If `gap` is None, the gap is unchanged.
         """
         ...
 
 
 @runtime_checkable
 class Sparing(Protocol):
-    """A policy that can adapt its effort to what its plan is worth."""
+    """A policy that can adapt its planning effort to the duration of a batch."""
 
     def sparing(self, share: float) -> Self:
-        """Return this policy, planning for at most about a share of the time that a batch takes."""
+        """Return this policy with its planning time limited to about this share of the time that a batch takes."""
         ...
 
 
 @runtime_checkable
 class Preparing(Protocol):
-    """A policy with loops to compile."""
+    """A policy with loops that have to be compiled."""
 
     def prepare(self) -> None:
-        """Compile what deciding may need, or load it from the cache of an earlier run: no decision waits for it then.
+        """Compile the loops, or load them from the cache of an earlier run, so that no decision waits for that.
 
-        It changes no decision, and may run in one thread while another one decides.
+        This changes no decision, and may run in one thread while another one decides.
         """
         ...
 
 
 @runtime_checkable
 class PlanningAround(Protocol):
-    """A batch policy that plans in what earlier transfers leave of the network (makespan paper, section 3.4)."""
+    """A batch policy that plans with the bandwidth that earlier transfers leave (makespan paper, section 3.4)."""
 
     def decide_around(
         self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
     ) -> BatchPlan:
-        """Return the plan of a batch; no link is used beyond what `earlier` leaves."""
+        """Return the plan of a batch that uses no link beyond the bandwidth that `earlier` leaves."""
         ...
 
 
@@ -231,14 +231,14 @@ class Replanning(Protocol):
     """A batch policy that can change a plan that is being carried out."""
 
     def replan(self, underway: "Underway", state: PolicyState, rng: np.random.Generator) -> "Replan | None":
-        """Return a plan for all jobs that do not compute yet; None where it is not worth a look."""
+        """Return a plan for all jobs that are not computing yet; None if replanning is not worth the time."""
         ...
 
 
 @runtime_checkable
 class Adaptive(Protocol):
-    """A batch policy that decides as the batch goes on, so that its decisions follow the times jobs really take."""
+    """A batch policy that decides while the batch runs, so that its decisions follow the actual times of jobs."""
 
     def meet(self, believed: BatchProblem, actual: BatchProblem, rng: np.random.Generator) -> BatchPlan:
-        """Return the outcome where jobs are chosen by the times of `believed`, and take those of `actual`."""
+        """Return the outcome when jobs are chosen by the times of `believed` but take those of `actual`."""
         ...

@@ -1,9 +1,9 @@
 """Time models: the compute time of a job as an affine function of its input size, fitted from observed runs.
 
 The makespan paper, section 2: "a linear regression method can be used to predict the required processing time of each
-request on a particular FPGA hardware".  The regression minimises the squared *relative* error, because job sizes span
-several orders of magnitude and a planner cares about a small job's 10 % as much as about a large one's; both
-coefficients are kept non-negative, so that no input size is ever predicted to take negative time.
+request on a particular FPGA hardware".  The regression minimizes the squared *relative* error, because job sizes span
+several orders of magnitude, and for a planner an error of 10 % matters as much for a small job as for a large one.
+Both coefficients are kept non-negative, so that no input size is ever predicted to take negative time.
 """
 
 import math
@@ -14,15 +14,16 @@ from numpy.typing import ArrayLike
 
 from fpga_pool.core.types import Floats, floats
 
-#: Shorter durations are taken as this long: relative errors mean nothing below the resolution of the clocks.
+#: Shorter durations count as this long: relative errors are meaningless below the resolution of the clocks.
 SHORTEST_S = 1e-6
-#: The prior is pinned at least at this size, or a refit from tiny inputs could not separate `a_s` from `b_s_per_byte`.
+#: Minimum of the prior's larger anchor size; without it a refit from tiny inputs could not separate `a_s` from
+#: `b_s_per_byte`.
 LEAST_ANCHOR_BYTES = 2.0**20
 
 
 @dataclass(frozen=True, slots=True)
 class TimeModel:
-    """Seconds of computation: ``a_s + b_s_per_byte * input_bytes``."""
+    """Computation time in seconds: ``a_s + b_s_per_byte * input_bytes``."""
 
     a_s: float
     b_s_per_byte: float
@@ -37,7 +38,7 @@ class TimeModel:
 
 @dataclass(frozen=True, slots=True)
 class SizeModel:
-    """Bytes of a result: ``a_bytes + b_bytes_per_byte * input_bytes``."""
+    """Size of a result in bytes: ``a_bytes + b_bytes_per_byte * input_bytes``."""
 
     a_bytes: float
     b_bytes_per_byte: float
@@ -59,7 +60,7 @@ def _check_coefficients(model: TimeModel | SizeModel, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted model and how well it describes the runs it was fitted to."""
+    """A fitted model, and its errors on the runs to which it was fitted."""
 
     model: TimeModel
     #: Number of observed runs.
@@ -72,8 +73,8 @@ class Fit:
 def fit(input_bytes: ArrayLike, seconds: ArrayLike) -> Fit:
     """Fit a model to N >= 1 observed runs, given as (N,) sizes and (N,) durations.
 
-    Where all runs have the same size, nothing separates the two coefficients: the time is then taken as proportional
-    to the size, or as constant if that size is zero.
+    If all runs have the same size, the two coefficients cannot be separated: the time is then assumed proportional to
+    the size, or constant if that size is zero.
     """
     sizes, durations = _observations(input_bytes, seconds)
     if not len(sizes):
@@ -89,12 +90,12 @@ def fit(input_bytes: ArrayLike, seconds: ArrayLike) -> Fit:
 
 
 def refit(prior: TimeModel, input_bytes: ArrayLike, seconds: ArrayLike, prior_weight: float) -> Fit:
-    """Correct a model by observed runs, (N,) sizes and (N,) durations; the prior is worth `prior_weight` of them.
+    """Correct a model by observed runs, (N,) sizes and (N,) durations; the prior counts as `prior_weight` runs.
 
-    A weight of 0 forgets the prior; without any runs it is returned as it is.  The prior enters as two
-    pseudo-observations around the observed sizes, so it also decides what a single observed size leaves open.  Each
-    residual is relative to the larger of the observed and the prior's time: a stray run, ever so slow or fast, pulls
-    with a bounded force.
+    A weight of 0 ignores the prior; without any runs the prior is returned unchanged.  The prior enters as two
+    pseudo-observations around the observed sizes, so it also determines what a single observed size cannot.  Each
+    residual is relative to the larger of the observed and the prior's time, which bounds the influence of an outlier,
+    however slow or fast.
     """
     if not (math.isfinite(prior_weight) and prior_weight >= 0):
         raise ValueError(f"prior_weight must be finite and >= 0, found {prior_weight}")
@@ -113,7 +114,7 @@ def refit(prior: TimeModel, input_bytes: ArrayLike, seconds: ArrayLike, prior_we
 
 
 def _observations(input_bytes: ArrayLike, seconds: ArrayLike) -> tuple[Floats, Floats]:
-    """Return sizes and durations as (N,) arrays, refusing what cannot have been observed."""
+    """Return sizes and durations as (N,) arrays; raise ValueError for values that cannot have been observed."""
     sizes, durations = floats(input_bytes), floats(seconds)
     if sizes.ndim != 1 or sizes.shape != durations.shape:
         raise ValueError(f"input_bytes, seconds: expected two (N,) arrays, found {sizes.shape} and {durations.shape}")
@@ -124,18 +125,18 @@ def _observations(input_bytes: ArrayLike, seconds: ArrayLike) -> tuple[Floats, F
 
 
 def _least_squares(sizes: Floats, durations: Floats, weight: Floats) -> TimeModel:
-    """Minimise ``sum (weight * (a + b * size - duration))^2`` over a, b >= 0, for (N,) sizes of which some differ.
+    """Minimize ``sum (weight * (a + b * size - duration))^2`` over a, b >= 0, for (N,) sizes that are not all equal.
 
-    With two unknowns that needs no solver, and loading scipy's (`scipy.optimize.nnls`) takes a second in which a pool's
-    other threads hardly run.
+    Two unknowns need no solver, and importing scipy's (`scipy.optimize.nnls`) takes a second in which a pool's other
+    threads hardly run.
     """
-    # Sizes of 1e9 beside a column of ones: in units of the largest size both unknowns are seconds.
+    # Sizes of 1e9 beside a column of ones are badly scaled; in units of the largest size both unknowns are seconds.
     unit_bytes = float(sizes.max())
     columns = np.stack([np.ones_like(sizes), sizes / unit_bytes], axis=1) * weight[:, None]
     target = durations * weight
     found = np.linalg.lstsq(columns, target)[0]
     if (found < 0).any():
-        # The sum is convex: its minimum is on the border, where one of the two is 0.
+        # The sum is convex, so its minimum is on the border, where one of the two is 0.
         alone = np.diag(target @ columns / (columns**2).sum(axis=0))
         found = min(alone, key=lambda one: float(((columns @ one - target) ** 2).sum()))
     a_s, b_s = found
@@ -143,7 +144,7 @@ def _least_squares(sizes: Floats, durations: Floats, weight: Floats) -> TimeMode
 
 
 def _mean_ratio(durations: Floats, scale_s: Floats) -> float:
-    """Return the constant c that minimises ``sum ((c - duration) / scale)^2``."""
+    """Return the constant c that minimizes ``sum ((c - duration) / scale)^2``."""
     return float(np.sum(durations / scale_s**2) / np.sum(1 / scale_s**2))
 
 

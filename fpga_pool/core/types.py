@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 def floats(values: ArrayLike) -> Floats:
     """Return `values` as a read-only float64 array.
 
-    An array that is already so, and no view of another, is shared instead of copied: setting `write=False` on a large
-    array before passing it avoids a copy.
+    An array that already is one, and not a view of another, is shared instead of copied: setting `write=False` on a
+    large array before passing it avoids a copy.
     """
     if isinstance(values, np.ndarray) and values.dtype == np.float64 and values.base is None:
         flags = values.flags
@@ -32,7 +32,7 @@ def floats(values: ArrayLike) -> Floats:
 
 
 def ints(values: ArrayLike) -> Ints:
-    """Return `values` as a read-only int64 array; fractions are refused rather than cut off."""
+    """Return `values` as a read-only int64 array; raise ValueError for non-integers instead of truncating them."""
     array = np.array(values)
     if array.size and array.dtype.kind not in "iu":
         raise ValueError(f"expected integers, got {array.dtype}")
@@ -42,7 +42,7 @@ def ints(values: ArrayLike) -> Ints:
 
 
 def freeze_arrays(values: object, *, real: Iterable[str] = (), whole: Iterable[str] = ()) -> None:
-    """Replace fields of a frozen dataclass by read-only arrays, as `floats` and `ints` make them."""
+    """Replace fields of a frozen dataclass by read-only arrays, converted by `floats` and `ints`."""
     for convert, names in ((floats, real), (ints, whole)):
         for name in names:
             try:
@@ -52,14 +52,14 @@ def freeze_arrays(values: object, *, real: Iterable[str] = (), whole: Iterable[s
 
 
 def fill_empty(values: object, **defaults: Floats | Ints) -> None:
-    """Replace those arrays of a frozen dataclass that are empty by their defaults."""
+    """Replace the empty arrays of a frozen dataclass by their defaults."""
     for name, default in defaults.items():
         if len(getattr(values, name)) == 0:
             object.__setattr__(values, name, default)
 
 
 def require_shapes(values: object, expected: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise a ValueError for the first array, of those named, that has another shape."""
+    """Raise ValueError for the first of the named arrays that does not have the expected shape."""
     for name, shape in expected.items():
         found = getattr(values, name).shape
         _require(found == shape, f"{name}: expected shape {shape}, found {found}")
@@ -71,7 +71,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 def _refuse(mask: ArrayLike, message: str) -> None:
-    """Raise a ValueError if `mask` is true anywhere, naming the first place: ``seconds[3, 1]: negative``."""
+    """Raise ValueError if `mask` is true anywhere, naming the first such index: ``seconds[3, 1]: negative``."""
     wrong = np.asarray(mask)
     if wrong.any():
         name, what = message.split(":", 1)
@@ -81,13 +81,13 @@ def _refuse(mask: ArrayLike, message: str) -> None:
 _LIMITS = ("egress_bps", "ingress_bps", "requester_ingress_bps", "responder_egress_bps")
 _SIZES = ("input_bytes", "output_bytes")
 _REAL = (*_LIMITS, "seconds", "ready_s", "release_s", "load_s")
-#: Arrays whose first axis is that of the jobs.
+#: Arrays whose first axis is J, the jobs.
 _OF_JOBS = ("seconds", *_SIZES, "requester", "release_s", "group", "function")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BatchProblem:
-    """One batch to plan: makespan paper, section 3, and every optional array of the problem format (doc/formats)."""
+    """One batch to plan: makespan paper, section 3, with every optional array of the problem format (doc/formats)."""
 
     #: (J, A) compute time of a job on an accelerator; inf = cannot run there, 0 = negligible.
     seconds: Floats
@@ -101,30 +101,30 @@ class BatchProblem:
     responder: Ints
     #: (H,) NIC limit of each responder, bits per second; inf = no limit.
     ingress_bps: Floats
-    #: (A,) when each accelerator becomes free.
+    #: (A,) time at which each accelerator becomes free.
     ready_s: Floats = field(default_factory=lambda: floats([]))
-    #: (J,) when the job's input may start to move.
+    #: (J,) time from which the job's input may be transferred.
     release_s: Floats = field(default_factory=lambda: floats([]))
     #: (J,) fairness group; lower groups first (section 3.5).
     group: Ints = field(default_factory=lambda: ints([]))
-    #: (R,) responder that is the same host as the requester, -1 = none: such jobs need no transfer there.
+    #: (R,) responder on the same host as the requester, to which no transfer is needed; -1 = none.
     local_host: Ints = field(default_factory=lambda: ints([]))
     #: (J,) function of each job.
     function: Ints = field(default_factory=lambda: ints([]))
-    #: (A,) function now in the accelerator, -1 = none.
+    #: (A,) function that the accelerator holds at time 0, -1 = none.
     loaded: Ints = field(default_factory=lambda: ints([]))
     #: (A,) time to load another function.
     load_s: Floats = field(default_factory=lambda: floats([]))
-    #: (A,) configuration port of each accelerator; those of one port load in turn.  Each has its own by default.
+    #: (A,) configuration port of each accelerator; accelerators that share a port load in turn.  By default none do.
     port: Ints = field(default_factory=lambda: ints([]))
-    #: (J,) bytes of each result, which flow back to the requester when the job has ended.
+    #: (J,) bytes of each result, which are transferred to the requester after the job has ended.
     output_bytes: Ints = field(default_factory=lambda: ints([]))
-    #: (R,), (H,) NIC limits the other way, for results: as those for inputs where they are not given (full duplex).
+    #: (R,), (H,) NIC limits in the other direction, for results; by default equal to those for inputs (full duplex).
     requester_ingress_bps: Floats = field(default_factory=lambda: floats([]))
     responder_egress_bps: Floats = field(default_factory=lambda: floats([]))
-    #: How long before time 0 accelerators that are free may begin to load; it counts in lower bounds.
+    #: Seconds before time 0 from which free accelerators may load; lower bounds take it into account.
     head_start_s: float = 0.0
-    #: Generation of the PoolView this was made from; a plan is committed only against the same one.
+    #: Generation of the PoolView from which the problem was built; a plan is committed only against the same one.
     generation: int = 0
 
     def __post_init__(self) -> None:
@@ -150,17 +150,17 @@ class BatchProblem:
 
     @property
     def free_s(self) -> Floats:
-        """(A,) from when on each accelerator may load: before time 0 where it is free and a head start is given."""
+        """(A,) earliest time at which each accelerator may load; negative if it is free and has a head start."""
         free_s: Floats = np.where(self.ready_s > 0.0, self.ready_s, 0.0 - self.head_start_s)  # never -0.0
         return free_s
 
     @property
     def shares_ports(self) -> bool:
-        """Whether loads of some accelerators have to wait for each other."""
+        """Whether some accelerators share a configuration port, so that their loads wait for each other."""
         return bool(self.load_s.any()) and len(np.unique(self.port)) < self.accelerators
 
     def only(self, jobs: Ints, **instead: Floats) -> "BatchProblem":
-        """Return the problem of some of the jobs, (N,) their indices, in this order; with some arrays `instead`."""
+        """Return the problem of the jobs with these (N,) indices, in this order; `instead` replaces some arrays."""
         return replace(self, **{name: getattr(self, name)[jobs] for name in _OF_JOBS} | instead)
 
     def _fill_optional(self) -> None:
@@ -220,37 +220,37 @@ class BatchProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BatchPlan:
-    """Where each job runs, when, and how its input moves: the plan format (doc/formats)."""
+    """Accelerator, start time and transfers of each job: the plan format (doc/formats)."""
 
-    #: (J,) where each job runs.
+    #: (J,) accelerator that runs each job.
     accelerator: Ints
-    #: (J,) when its computation starts.
+    #: (J,) start time of each computation.
     start_s: Floats
-    #: (S,) which job each constant-rate piece of a transfer belongs to; sorted by job, then begin.
+    #: (S,) job of each segment, a part of a transfer at a constant rate; sorted by job, then by begin.
     segment_job: Ints
-    #: (S,) from when,
+    #: (S,) begin of each segment.
     segment_begin_s: Floats
-    #: (S,) to when,
+    #: (S,) end of each segment.
     segment_end_s: Floats
-    #: (S,) how fast.
+    #: (S,) rate of each segment.
     segment_bps: Floats
-    #: Predicted completion of the last job.
+    #: Predicted completion time of the last job.
     makespan_s: float
-    #: Proven: no plan for the same problem is shorter.
+    #: Proven lower bound: no plan for the same problem is shorter.
     lower_bound_s: float
-    #: (A,) prices y >= 0, sum 1, that prove the compute bound; empty where another bound is the largest.
+    #: (A,) prices y >= 0, sum 1, that prove the compute bound; empty if another bound is larger.
     bound_prices: Floats = field(default_factory=lambda: floats([]))
-    #: As `segment_...`, for results on their way back.
+    #: As `segment_...`, for the transfers of results to requesters.
     result_job: Ints = field(default_factory=lambda: ints([]))
     result_begin_s: Floats = field(default_factory=lambda: floats([]))
     result_end_s: Floats = field(default_factory=lambda: floats([]))
     result_bps: Floats = field(default_factory=lambda: floats([]))
-    #: When the last result is back, and a proven bound on that; the same as above where nothing flows back.
+    #: Arrival of the last result, and a proven lower bound on it; without results, makespan and its bound.
     completion_s: float = 0.0
     completion_bound_s: float = 0.0
-    #: Name of the policy that made it.
+    #: Name of the policy that made the plan.
     policy: str = ""
-    #: Generation of the problem it answers.
+    #: Generation of the problem that the plan solves.
     generation: int = 0
 
     def __post_init__(self) -> None:
@@ -263,9 +263,9 @@ class BatchPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EarlierTransfers:
-    """What is planned of a network already: constant-rate pieces of transfers, (S,) each; time 0 is the problem's."""
+    """Transfers already planned on the network, as (S,) constant-rate segments; time 0 is that of the problem."""
 
-    #: The links that a piece crosses: rows of `egress_bps` and of `ingress_bps`.
+    #: The links that a segment uses: indices into `egress_bps` and `ingress_bps`.
     requester: Ints = field(default_factory=lambda: ints([]))
     responder: Ints = field(default_factory=lambda: ints([]))
     begin_s: Floats = field(default_factory=lambda: floats([]))
@@ -278,10 +278,10 @@ class EarlierTransfers:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PoolView:
-    """An immutable picture of the pool that planners read; numpy columns, one row per host or slot.
+    """An immutable picture of the pool that planners read; numpy columns with one row per host or slot.
 
-    `generation` grows with every committed change; a decision made on a view is committed only if what it touches
-    has not changed since.
+    `generation` increases with every committed change.  A decision made on a view is committed only if the objects
+    that it affects have not changed since.
     """
 
     generation: int
@@ -295,19 +295,19 @@ class PoolView:
     #: (S,) index of the host and of the card (cards are numbered across hosts) that carry the slot.
     slot_host: Ints
     slot_card: Ints
-    #: (S,) region kind, by name.
+    #: (S,) name of the region kind.
     slot_kind: tuple[str, ...]
     #: (S,) function loaded now, -1 = none.
     slot_function: Ints
-    #: (S,) may take new work: not faulted, not drained, its host alive, its lease ours to use.
+    #: (S,) whether the slot may take new work: not faulted, not drained, host alive, lease held by the pool.
     slot_usable: NDArray[np.bool_]
     #: (S,) seconds from now until the work already planned on the slot is done.
     slot_ready_s: Floats
     #: (S,) seconds to load another function.
     slot_load_s: Floats
-    #: (S, F) may the function be loaded there (region kind and board fit).
+    #: (S, F) whether the function may be loaded there (region kind and board fit).
     can_run: NDArray[np.bool_]
-    #: (S, F) time model a + b * bytes: seconds, and seconds per byte.
+    #: (S, F) time model a + b * bytes: a in seconds, b in seconds per byte.
     time_a_s: Floats
     time_b_s_per_byte: Floats
 
@@ -320,7 +320,7 @@ class PoolView:
             object.__setattr__(self, index, MappingProxyType({name: i for i, name in enumerate(names)}))
 
     def compute_s(self, slots: Ints, functions: Ints, input_bytes: Ints) -> Floats:
-        """Return (J, N) how long jobs, given by function and input (J,), compute on slots (N,); inf = cannot run."""
+        """Return the (J, N) compute times of jobs (functions and inputs, (J,)) on (N,) slots; inf = cannot run."""
         columns = np.ix_(slots, functions)
         seconds = self.time_a_s[columns].T + self.time_b_s_per_byte[columns].T * input_bytes[:, None]
         return np.where(self.can_run[columns].T, seconds, np.inf)

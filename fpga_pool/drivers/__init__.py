@@ -1,1 +1,1 @@
-"""L2: drivers of the compute node, one stevedore group per family."""
+"""Layer 2: drivers of the compute node, with one stevedore group per family of drivers."""

@@ -1,6 +1,6 @@
-"""What a host does, measured in the files of its kernel: processors, memory, network, pressure, and guests of libvirt.
+"""Load of a host, read from kernel files: processors, memory, network, pressure, and CPU use of libvirt guests.
 
-Whatever cannot be read on a host is left out.
+Values that cannot be read on a host are omitted.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from fpga_pool.drivers.tiers.cgroups import PROC, ROOT, of_process
 from fpga_pool.model.exceptions import FpgaPoolError, NotFound
 from fpga_pool.model.messages.counters import MOST_CARDS, MOST_GUESTS, CardCounters, GuestCounters, HostCounters
 
-#: How often it is measured.
+#: Minimum time between measurements, in seconds.
 INTERVAL_S = 10.0
 NETWORKS = Path("/sys/class/net")
 _RESOURCES = ("cpu", "memory", "io")
 _US_PER_S = 1e6
-#: Columns of /proc/stat that are no work: idle and iowait.
+#: Columns of /proc/stat with idle time: idle and iowait.
 _IDLE = slice(3, 5)
-#: The columns behind these, of guests, are in the first ones as well.
+#: Columns of /proc/stat to sum. Later columns, with the time of guests, are included in the first ones.
 _TIMES = 8
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 #: Significant digits of rates.
@@ -31,10 +31,10 @@ _DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What only grows, at a moment."""
+    """The values of monotonic counters at one moment."""
 
     at_s: float
-    #: Time that processors were in use, and all of it, in ticks.
+    #: Busy time and total time of the processors, in ticks.
     cpu: tuple[int, int] | None
     #: Bytes received and sent.
     network: tuple[int, int] | None
@@ -47,9 +47,10 @@ class _Reading:
 
 
 class HostMeter:
-    """Measures the host every so often; `moved` returns the bytes that went over the DMA of each card so far.
+    """Measures the load of the host.
 
-    `pids` has a file NAME.pid for each guest, as libvirt writes them.
+    `moved` returns the bytes that each card has transferred by DMA so far. The directory `pids` has a file NAME.pid for
+    each guest, as written by libvirt.
     """
 
     def __init__(
@@ -65,11 +66,11 @@ class HostMeter:
         self._pids, self._moved = pids, moved
         self._proc, self._cgroups, self._networks, self._now_s = proc, cgroups, networks, now_s
         self._before = self._read()
-        #: What was measured last; None = nothing yet.
+        #: The last measurement; None = none yet.
         self.last: HostCounters | None = None
 
     def measure(self, at: float) -> HostCounters | None:
-        """Return the means since the measurement before; None before it is time for the next.  `at` is UTC seconds."""
+        """Return the means since the last measurement; None if that is too recent.  `at` is UTC seconds."""
         if self._now_s() - self._before.at_s < INTERVAL_S:
             return None
         before, now = self._before, self._read()
@@ -121,7 +122,7 @@ class HostMeter:
         return None
 
     def _network(self) -> tuple[int, int] | None:
-        """Bytes of the network cards; without any, as in a namespace, of all devices but the loopback one."""
+        """Return the bytes received and sent by network cards, or by all devices but `lo` if there are no cards."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             lines = (self._proc / "self" / "net" / "dev").read_text().splitlines()[2:]
             devices = {name.strip(): columns.split() for name, _, columns in (line.partition(":") for line in lines)}
@@ -139,7 +140,7 @@ class HostMeter:
 
     def _guests(self) -> Iterator[tuple[str, float]]:
         for file in sorted(self._pids.glob("*.pid")):
-            # A guest may end meanwhile, and other processes have files there, too.
+            # A guest may end in between, and other processes have files there, too.
             with contextlib.suppress(OSError, ValueError, IndexError, FpgaPoolError):
                 pid = int(file.read_text())
                 words = (self._proc / str(pid) / "cmdline").read_text().split("\0")
@@ -148,7 +149,7 @@ class HostMeter:
 
 
 def busy_times_s(pcpus: Sequence[int], proc: Path = PROC) -> tuple[float, ...]:
-    """Return the seconds in which each pCPU has been in use, whatever for; NotFound if this host lacks one."""
+    """Return the total busy time of each pCPU in seconds. Raises NotFound if this host lacks one."""
     lines = dict(line.split(maxsplit=1) for line in (proc / "stat").read_text().splitlines() if line.startswith("cpu"))
     try:
         return tuple(_busy_and_all(f"cpu{pcpu} {lines[f'cpu{pcpu}']}")[0] / _TICKS_PER_S for pcpu in pcpus)
@@ -158,13 +159,13 @@ def busy_times_s(pcpus: Sequence[int], proc: Path = PROC) -> tuple[float, ...]:
 
 
 def _busy_and_all(line: str) -> tuple[int, int]:
-    """Return the ticks in which processors were in use, and all of them, from a line of /proc/stat."""
+    """Return the busy ticks and the total ticks in a line of /proc/stat."""
     times = [int(ticks) for ticks in line.split()[1:]][:_TIMES]
     return sum(times) - sum(times[_IDLE]), sum(times)
 
 
 def _grown(before: tuple[int, int] | None, now: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return by how much two counters have grown; None where they are unknown, or began again."""
+    """Return the increases of two counters; None if they are unknown or were reset."""
     if before is None or now is None or now < before or now[1] < before[1]:
         return None
     return now[0] - before[0], now[1] - before[1]

@@ -1,4 +1,4 @@
-"""A connection with libvirt that is made again whenever it is lost, and libvirt's events."""
+"""A libvirt connection that is re-established whenever it is lost, and libvirt's events."""
 
 import logging
 import threading
@@ -13,14 +13,14 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: A connection that does not answer is given up after interval x count.
+#: An unresponsive connection is given up after interval x count.
 KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
-#: How often a lost connection is made again, and how soon the event loop sees that it shall end.
+#: Interval of attempts to reconnect, and of the event loop's checks whether to end, in seconds.
 RECONNECT_S = 1.0
 
 
 class LibvirtConnection:
-    """One libvirtd; threads may share it."""
+    """A connection to one libvirtd. Thread-safe."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -34,13 +34,13 @@ class LibvirtConnection:
         libvirt.virEventRegisterDefaultImpl()
 
     def watch(self, changed: Callable[[str], object]) -> None:
-        """Begin to call `changed` with the uuid of a domain whose life has changed; with "" for all of them."""
+        """Start calling `changed` with the uuid of each domain whose state changes; "" if any of them may have."""
         self._changed = changed
         self._thread = threading.Thread(target=self._stay_connected, name="libvirt-connection", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """End."""
+        """Close the connection and end its threads."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join(2 * RECONNECT_S)
@@ -52,16 +52,16 @@ class LibvirtConnection:
                 _EVENTS.leave()
 
     def lookup(self, uuid: str) -> Any:
-        """Return a domain; NotFound if there is none."""
+        """Return a domain. Raises NotFound if it does not exist."""
         return self.call(lambda connection: connection.lookupByUUIDString(uuid))
 
     def active(self) -> list[Any]:
-        """Return all domains that run."""
+        """Return all running domains."""
         found: list[Any] = self.call(lambda made: made.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE))
         return found
 
     def read_active(self, read: Callable[[Any], T | None]) -> list[T]:
-        """Return what is read of the domains that run, without None; those that are invalid are logged and skipped."""
+        """Apply `read` to the running domains; return the results other than None. Invalid domains are logged."""
         found = []
         for domain in self.active():
             try:
@@ -75,7 +75,7 @@ class LibvirtConnection:
         return found
 
     def call(self, work: Callable[[Any], Any]) -> Any:
-        """Do something with the connection; NotFound for a domain that is gone, ServiceUnavailable for the rest."""
+        """Call `work` with the connection. Raises NotFound if a domain is gone, else ServiceUnavailable."""
         try:
             return work(self._connected())
         except libvirt.libvirtError as error:
@@ -91,7 +91,7 @@ class LibvirtConnection:
             return self._connection
 
     def _connect(self) -> None:
-        if not self._listens:  # without it libvirtd's keepalive messages are not answered
+        if not self._listens:  # libvirtd's keepalive messages are answered by the event loop
             self._listens = True
             _EVENTS.join()
         connection = libvirt.open(self._uri)
@@ -113,7 +113,7 @@ class LibvirtConnection:
         self._changed(domain.UUIDString())
 
     def _stay_connected(self) -> None:
-        """Connect again whenever the connection is lost: events in between were lost."""
+        """Reconnect whenever the connection is lost, and report a change of all domains, as events were missed."""
         lost = True
         while not self._ending.wait(0.0 if lost else RECONNECT_S):
             try:
@@ -130,7 +130,7 @@ class LibvirtConnection:
 
 
 class _Events:
-    """libvirt's event loop: a process has one, and it runs in a thread while a connection listens."""
+    """libvirt's event loop: one per process, in a thread that runs while any connection listens."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -139,7 +139,7 @@ class _Events:
         self._thread: threading.Thread | None = None
 
     def join(self) -> None:
-        """Have it run."""
+        """Register a listener and start the loop if it does not run."""
         with self._lock:
             self._listeners += 1
             if self._thread is None:
@@ -150,7 +150,7 @@ class _Events:
                 self._thread.start()
 
     def leave(self) -> None:
-        """Need it no more."""
+        """Unregister a listener and stop the loop after the last one."""
         with self._lock:
             self._listeners -= 1
             if self._listeners == 0 and self._thread is not None:
@@ -160,7 +160,7 @@ class _Events:
 
     @staticmethod
     def _run(ending: threading.Event) -> None:
-        """Serve events; a timer lets it see that it shall end."""
+        """Process events; a timer wakes the loop regularly to check `ending`."""
         timer = libvirt.virEventAddTimeout(int(RECONNECT_S * 1000), lambda *_: None, None)
         try:
             while not ending.is_set():

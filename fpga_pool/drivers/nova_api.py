@@ -1,4 +1,4 @@
-"""[nova]: the login to a cloud; requests to Nova's API in one project, and what its answers mean to the pool."""
+"""Log in to a cloud as configured in [nova], send requests to Nova's API, and map its responses to exceptions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ GROUP = cfg.OptGroup(
     "the configuration of other services. The project owns the servers. Schedulers with [scheduler] tier_migrations "
     "request live migrations with them, which Nova allows administrators.",
 )
-#: How long an answer may take where nothing is configured, in seconds.
+#: Default timeout of a request, in seconds.
 TIMEOUT_S = 30
-#: How often a question is asked again that was not answered; what changes something is asked for once.
+#: Retries of a read request whose connection failed. Requests that change something are sent only once.
 CONNECT_RETRIES = 2
-#: What of an adapter is configured: services are several, so none of what names one of them.
+#: The adapter options that apply to all services. Options that select a single service are left out.
 _WHERE = ("region-name", "valid-interfaces")
 
 
@@ -47,7 +47,7 @@ def _place_options() -> list[Any]:
 
 
 def log_in(conf: cfg.ConfigOpts) -> Connection:
-    """Return the cloud as configured, of which nothing is asked yet; InvalidInput says what is wrong."""
+    """Return a connection to the configured cloud, without sending a request. Raises InvalidInput if misconfigured."""
     name = GROUP.name
     loading.register_auth_conf_options(conf, name)
     loading.register_session_conf_options(conf, name)
@@ -69,24 +69,24 @@ def log_in(conf: cfg.ConfigOpts) -> Connection:
 
 # ---- Requests
 
-#: The first in which a server may be asked for on a host with the filters of the scheduler at work; Train, of 2019.
+#: First microversion in which a server can be requested on a host with scheduler filters applied (Train, 2019).
 MICROVERSION = "2.74"
-#: Answers that say that nothing was done, and that the same may be asked again later.
+#: Statuses of requests that had no effect and can be repeated later.
 _LATER = (HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 class NovaApi:
-    """What all who make requests have in common.
+    """Base class of clients of Nova's API.
 
-    ServiceUnavailable where a service does not answer, or nothing is known of what it did; Conflict where it refuses,
-    with its reason.
+    Requests raise ServiceUnavailable if a service does not respond or the outcome is unknown, and Conflict, with the
+    reason, if it refuses.
     """
 
     def __init__(self, cloud: Connection) -> None:
         self._cloud = cloud
 
     def _migrate(self, uuid: str, host: str) -> None:
-        """Have a server live-migrated to a host; the filters of Nova's scheduler may refuse it, later as well."""
+        """Request the live migration of a server to a host. Nova's scheduler filters may refuse it, even later."""
         self._act(uuid, {"os-migrateLive": {"host": host, "block_migration": "auto"}})
 
     def _act(self, uuid: str, action: Mapping[str, object]) -> None:
@@ -95,7 +95,7 @@ class NovaApi:
     def _ask(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
         options: dict[str, Any] = {} if body is None else {"json": body}
         if method != "GET":
-            options["connect_retries"] = 0  # one whose answer was lost may have been done
+            options["connect_retries"] = 0  # a request whose response was lost may have been executed
         if params:
             options["params"] = dict(params)
         answer = self._answered(
@@ -120,7 +120,7 @@ class NovaApi:
 
 
 def _is_final(error: Exception) -> bool:
-    """Return whether the same would fail again: what is configured, or what the cloud has, is not so."""
+    """Return whether a retry would fail too, because of the configuration or of what the cloud provides."""
     if isinstance(error, CatalogException | DuplicateResource | EndpointNotFound):
         return True
     status = getattr(error, "status_code", None) or getattr(error, "http_status", None)
@@ -128,7 +128,7 @@ def _is_final(error: Exception) -> bool:
 
 
 def _refusal(status: int) -> type[FpgaPoolError]:
-    """Return what a failure is to the pool: a refusal is final, and no answer is none."""
+    """Return the exception for an HTTP status: ServiceUnavailable if a retry may succeed, else a final refusal."""
     if status == HTTPStatus.NOT_FOUND:
         return NotFound
     if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -137,7 +137,7 @@ def _refusal(status: int) -> type[FpgaPoolError]:
 
 
 def _is_novas(answer: Any) -> bool:
-    """Return whether it is Nova that has not found something: a proxy before it may not have found Nova."""
+    """Return whether a 404 response is from Nova itself, and not from a proxy that did not find Nova."""
     try:
         return "itemNotFound" in answer.json()
     except (ValueError, TypeError):
@@ -155,22 +155,22 @@ def _said(answer: Any) -> str:
 
 # ---- Servers of tenants
 
-#: What Nova says of migrations that are over.
+#: Statuses that Nova reports for finished migrations.
 _OVER = frozenset({"completed", "done", "error", "failed", "cancelled", "confirmed", "reverted"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantServer:
-    """A server that the pool may have live-migrated."""
+    """A tenant's server that the pool may request to live-migrate."""
 
-    #: Where Nova has it.
+    #: Host that runs it, according to Nova.
     host: str
-    #: It runs, and Nova is doing nothing with it.
+    #: Whether it is ACTIVE and Nova has no task in progress on it.
     is_idle: bool
     memory_bytes: int
     #: When it was started on its first host, UTC seconds.
     launched_at: float
-    #: How long it runs, as its flavor says; None = unknown.
+    #: Runtime that its flavor specifies; None = unknown.
     runtime_s: float | None
 
 
@@ -183,10 +183,10 @@ class LiveMigration:
 
 
 class TenantServers(NovaApi):
-    """Live migrations of servers that are not the pool's own; the account has to be an administrator's."""
+    """Live migrations of servers that do not belong to the pool. Requires an administrator account."""
 
     def show(self, uuid: str) -> TenantServer:
-        """Return a server; NotFound if there is none."""
+        """Return a server. Raises NotFound if it does not exist."""
         plain = self._ask("GET", f"/servers/{uuid}")["server"]
         runtime = plain.get("flavor", {}).get("extra_specs", {}).get(f"{NAMESPACE}:runtime")
         try:
@@ -201,17 +201,17 @@ class TenantServers(NovaApi):
             raise ServiceUnavailable(f"Nova: server {uuid} is not described as expected: {error!r}") from error
 
     def migrations(self, since_s: float) -> list[LiveMigration]:
-        """Return the live migrations that have begun, changed or ended since then (UTC seconds)."""
+        """Return the live migrations that have started, changed or ended since `since_s` (UTC seconds)."""
         since = datetime.fromtimestamp(since_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         asked = {"migration_type": "live-migration", "changes-since": since}
         found = self._ask("GET", "/os-migrations", params=asked)["migrations"]
         return [LiveMigration(server=one["instance_uuid"], is_over=one["status"] in _OVER) for one in found]
 
     def migrate(self, uuid: str, host: str) -> None:
-        """Have a server live-migrated to a host; whether that succeeds, `migrations` says later."""
+        """Request the live migration of a server to a host. `migrations` reports its state later."""
         self._migrate(uuid, host)
 
 
 def _seconds(moment: str) -> float:
-    """Return UTC seconds of a moment as Nova writes it, with Z or without."""
+    """Convert a timestamp of Nova, with or without Z, to UTC seconds."""
     return datetime.fromisoformat(moment.removesuffix("Z")).replace(tzinfo=UTC).timestamp()

@@ -1,7 +1,7 @@
-"""The small daemon that changes the kernel's traffic control (`egress.tc.changes`), which needs root.
+"""The privsep daemon that changes the kernel's traffic control (`egress.tc.changes`), which needs root.
 
-Group `[privsep_tc]` of the configuration says how the daemon is started, as in all of OpenStack.  A process that may
-do these things itself needs no daemon: see `use_own_capabilities`.
+It is configured in `[privsep_tc]` as in other OpenStack services.  A process that may change traffic control itself
+needs no daemon: see `use_own_capabilities`.
 """
 
 from pathlib import Path

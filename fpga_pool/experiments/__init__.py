@@ -1,1 +1,1 @@
-"""L4: experiments with the code that runs in the cloud; results carry their provenance."""
+"""L4: experiments with the code that runs in the cloud; results include their provenance."""

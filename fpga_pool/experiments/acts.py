@@ -1,7 +1,7 @@
-"""The acts of the demonstration: what a pool does beside computing a batch, shown on one embedded pool.
+"""The acts of the demonstration: what a pool does besides computing a batch, shown on one embedded pool.
 
 Cards, machines and the processes of gangs are simulated; scheduler, agents, journals, data ports and the channel of the
-guest are those of a real pool.  Each act waits for what it shows, for a bounded time, and checks it.
+guest are those of a real pool.  Each act waits, for a bounded time, for the behavior that it shows, and checks it.
 """
 
 import contextlib
@@ -31,29 +31,29 @@ from fpga_pool.store.store import Store
 
 T = TypeVar("T")
 
-#: Bounds each wait.
+#: Limit of each wait, in seconds.
 WAIT_S = 60.0
 _LOOK_S = 0.1
 #: Bytes of the AES key and counter block that the function `aes` reads before the data.
 KEY_BYTES, COUNTER_BYTES = 32, 16
-#: AES can be stopped and goes on where it was: with one whole key and counter block before the data.
+#: `aes` jobs can be evicted and keep their progress.  Their header is one whole key and counter block.
 _HEADER = bytes(KEY_BYTES + COUNTER_BYTES)
 #: 12 MB compute for 1.7 s on the demo board.
 _JOB_BYTES, _JOBS = 12_000_000, 12
-#: So many of them compute when the pool is killed; and how often that, and an eviction, is tried.
+#: Number of jobs that compute when the pool is killed, and maximum number of tries of that and of an eviction.
 _COMPUTING, _TRIES = 4, 3
 _GUEST_INPUT = b"what the guest of a virtual machine wants to have computed" * 1000
 #: A gang on all pCPUs, and one that starts behind it: processes, share of a pCPU, and seconds that each computes.
 _WIDE, _SMALL = (4, 0.5, 600.0), (2, 0.5, 6.0)
-#: For how long the second computes there before the first ends.
+#: Seconds that the second gang computes in the background before the first one ends.
 _BEHIND_S = 2.0
-#: How many there are.
+#: Number of acts.
 ACTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """What an act has shown, or why it has not."""
+    """The outcome of an act: the lines that describe what it has shown, or why it failed."""
 
     name: str
     ok: bool
@@ -62,7 +62,7 @@ class Act:
 
 
 class _NotShown(FpgaPoolError):
-    """An act did not end as it should."""
+    """An act did not end as expected."""
 
 
 class _Stage:
@@ -77,7 +77,7 @@ class _Stage:
                 "hosts": 2, "requesters": 2, "gang_processors": 2, "egress_mbps": 400, "ingress_mbps": 800,
             },
             "driver_simulated": {"board": "demo", "cards": 1},
-            # No host is lost here: where much else runs, a silence of seconds is none.
+            # No host is lost here: on a busy machine a host may be silent for seconds.
             "scheduler": {"host_timeout_s": WAIT_S},
             "agent": {"guest_driver": "simulated", "simulated_guests_dir": self.guests, "hook_socket": self.hook},
         }  # fmt: skip
@@ -95,20 +95,20 @@ class _Stage:
         stop_pool(self._process)
 
     def start(self) -> None:
-        """Start the pool, on the state that it has left."""
+        """Start the pool on the state of the previous run, if there was one."""
         self._process, self.endpoint = start_pool(self.directory, self._options, self._port)
         self.client = Client(self.endpoint)
 
     def kill(self) -> None:
-        """Kill the process, which has no time to save anything."""
+        """Kill the process, so that it cannot save anything."""
         self.client.close()
         self._process.kill()
         self._process.wait(WAIT_S)
 
     def wait(self, what: str, look: Callable[[], T], progress: Callable[[], str] = lambda: "") -> T:
-        """Return what a look finds, once that is true, with the progress shown until then; _NotShown if it never is.
+        """Return the first true result of `look`, and show the progress until then; raise _NotShown after `WAIT_S`.
 
-        A scheduler that is too busy to answer is asked again.
+        If the scheduler is too busy to answer, `look` is called again.
         """
         end_s = time.monotonic() + WAIT_S
         with self._console.status(f"waiting: {what}") as status:
@@ -121,7 +121,7 @@ class _Stage:
         raise _NotShown(f"not within {WAIT_S:g} s: {what}")
 
     def findings(self) -> list[str]:
-        """Return what contradicts the pool's invariants when nothing is under way."""
+        """Return the violations of the pool's invariants, including those that hold only for an idle pool."""
         store = Store(f"sqlite:///{self.directory / 'state' / 'pool.sqlite'}")
         try:
             return audit(store, idle=True)
@@ -130,7 +130,7 @@ class _Stage:
 
 
 class _Background:
-    """A batch that a client runs in a thread, and goes on with whatever becomes of the pool."""
+    """A batch that a client runs in a thread, and continues whatever happens to the pool."""
 
     def __init__(self, stage: _Stage, name: str) -> None:
         self._inputs = [name.encode() + bytes([number]) * _JOB_BYTES for number in range(_JOBS)]
@@ -162,7 +162,7 @@ class _Background:
 
     @property
     def ended(self) -> bool:
-        """Whether it has."""
+        """Whether the batch has ended."""
         return not self._thread.is_alive()
 
     def jobs(self, state: JobState) -> list[Job]:
@@ -175,7 +175,7 @@ class _Background:
             return []
 
     def result(self) -> BatchResult:
-        """Return the outcome, with all results as they should be."""
+        """Wait for the end and return the outcome; raise an error unless all results are correct."""
         self._stage.wait("the batch ends", lambda: self.ended, lambda: self._progress)
         self._client.close()
         if self._error is not None or self._result is None:
@@ -187,18 +187,18 @@ class _Background:
 
 
 def encrypted(data: bytes, header: bytes) -> bytes:
-    """Return what the function `aes` makes of data behind a header of key and counter block, by other means."""
+    """Return the output of the function `aes` for data and its header of key and counter block, by other means."""
     encryptor = Cipher(algorithms.AES256(header[:KEY_BYTES]), modes.CTR(header[KEY_BYTES:])).encryptor()
     return encryptor.update(data) + encryptor.finalize()
 
 
 def perform(directory: Path, console: Console, port: int) -> list[Act]:
-    """Show the acts on a pool with this port, each with its lines when it has ended, up to the first that fails."""
+    """Perform the acts on a pool with this port, up to the first that fails, and print the lines of each at its end."""
     shutil.rmtree(directory, ignore_errors=True)
-    for name in ("keystoneauth", "urllib3"):  # they warn of each try while the pool is down
+    for name in ("keystoneauth", "urllib3"):  # they warn about each try while the pool is down
         logging.getLogger(name).setLevel(logging.ERROR)
     shown: list[Act] = []
-    # The path of a socket is short.
+    # Paths of sockets are limited in length.
     with (
         tempfile.TemporaryDirectory(prefix="fpga-pool-") as sockets,
         _Stage(directory, Path(sockets), console, port) as stage,
@@ -232,8 +232,8 @@ def _performed(name: str, act: Callable[[], Sequence[str]], console: Console) ->
 
 
 def _lease(stage: _Stage) -> list[str]:
-    """Have a machine start on a host whose slots all compute: a job gives way, and its function with it."""
-    for number in range(_TRIES):  # a job may have ended by itself just before
+    """Start a machine on a host whose slots all compute: a job is evicted, and its function is replaced."""
+    for number in range(_TRIES):  # a job may have ended just before, so that none is evicted
         batch = _Background(stage, f"batch-{number}")
         taken = _take_slot(stage, batch)
         jobs = batch.result().jobs
@@ -266,14 +266,14 @@ def _take_slot(stage: _Stage, batch: _Background) -> list[str]:
     machine.end()
     stage.wait("the slot is given back", lambda: not _leased(client))
     return [
-        f"all slots of {host} computed; the machine was let start after {took_s:.1f} s",
+        f"all slots of {host} were computing; the machine was allowed to start after {took_s:.1f} s",
         f"slot {held[0].name}: {before[held[0].name]} replaced by sha256, leased to the instance;",
         f"its guest's digest is right: {digest[:16]}...",
     ]
 
 
 def _leased(client: Client) -> int:
-    """Return how many slots instances hold."""
+    """Return the number of slots that instances hold."""
     return sum(one.slots for one in client.pool_counts().lease_list if one.kind == LeaseKind.INSTANCE)
 
 
@@ -289,7 +289,7 @@ def _events(client: Client, job: Job) -> set[str]:
 
 
 class _Gangs:
-    """A gang on all pCPUs that ends early, and one behind it; it goes on while the first act is shown."""
+    """A gang on all pCPUs that ends early, and one behind it, which runs on while the first act is shown."""
 
     def __init__(self, stage: _Stage) -> None:
         self._stage = stage
@@ -312,11 +312,14 @@ class _Gangs:
         return detail.gang.state is GangState.BACKGROUND and states == {ProcessState.RUNNING}
 
     def swap(self) -> list[str]:
-        """Wait for its end, and say how it came to the foreground."""
+        """Wait for the end of the gang behind, and report how it got to the foreground."""
         self._stage.wait("gang small ends", lambda: self._gang(self._small).state in ENDED_GANGS)
         small = self._gang(self._small)
         states = [str(entry.after) for entry in small.history if entry.before not in ("", entry.after)]
-        _require(states == ["BACKGROUND", "FOREGROUND", "COMPLETED"], f"it runs behind, then in front, not {states}")
+        _require(
+            states == ["BACKGROUND", "FOREGROUND", "COMPLETED"],
+            f"the gang runs in the background, then in the foreground; got {states}",
+        )
         _require((small.swaps, small.migrations) == (1, 0), "it is swapped once")
         processes, cpu_usage, work_s = _SMALL
         _require(abs(small.cpu_s - processes * cpu_usage * work_s) < 0.01, f"it works once, not for {small.cpu_s} s")
@@ -332,8 +335,8 @@ class _Gangs:
 
 
 def _kill(stage: _Stage) -> list[str]:
-    """Kill the pool's process while jobs compute, and start it again: its agents go on from their journals."""
-    for number in range(_TRIES):  # a starved client may see too few of them
+    """Kill the pool's process while jobs compute, and restart it: its agents continue from their journals."""
+    for number in range(_TRIES):  # a client without CPU time may see too few computing jobs
         batch = _Background(stage, f"killed-{number}")
         stage.wait("jobs compute", lambda batch=batch: batch.ended or len(batch.jobs(JobState.RUNNING)) >= _COMPUTING)  # type: ignore[misc]
         if computing := batch.jobs(JobState.RUNNING):
@@ -358,12 +361,12 @@ def _kill(stage: _Stage) -> list[str]:
 
 
 def _audit(stage: _Stage) -> list[str]:
-    """Hold what is left against the invariants of the pool."""
+    """Check the remaining state against the invariants of the pool."""
     stage.wait("the audit finds nothing", lambda: not stage.findings())
     day = Counter({one.function: one.jobs for one in stage.client.usage() if one.jobs})
     leased_s = sum(one.instance_slot_s for one in stage.client.usage())
     return [
-        "the audit of the database finds no lease, command or place left over;",
+        "the audit of the database finds no stale lease, command or placement;",
         f"accounted: {day.total()} jobs, and {leased_s:.1f} s of a slot for the instance",
     ]
 

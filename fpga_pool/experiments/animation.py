@@ -1,6 +1,6 @@
 """Animations of schedules as SVG: tasks on the FPGAs of rings, and gangs on the two tiers of processors.
 
-The time of the schedule goes by in `PLAY_S` seconds, again and again.  A browser plays them; nothing else is needed.
+A schedule is played in `PLAY_S` seconds and repeated.  A browser plays the animations; nothing else is needed.
 """
 
 import math
@@ -14,7 +14,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.scenario.recording import Span
 
 PLAY_S = 24.0
-#: More would not be seen, and takes a browser long.
+#: Maximum number of marks: more would not be visible, and would slow down the browser.
 MOST_MARKS = 5000
 _COLOURS = (
     "#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#eeca3b", "#ff9da6", "#6b8e23",
@@ -28,7 +28,7 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """What is taken and let go: an FPGA, or a tier of a processor."""
+    """A place that is taken and freed: an FPGA, or a tier of a processor."""
 
     x: float
     y: float
@@ -40,7 +40,7 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A time in which a cell is taken, and by the task or gang of which number."""
+    """A period in which a cell is taken, and the number of the task or gang that takes it."""
 
     cell: _Cell
     begin_s: float
@@ -55,7 +55,7 @@ _FPGA, _BETWEEN = 26.0, 24.0
 
 
 def animated_tasks(problem: TaskProblem, schedule: TaskSchedule, ids: Sequence[str], title: str) -> str:
-    """Return a schedule of tasks on linked FPGAs as an animation: each enclosure is a ring, a line or a mesh."""
+    """Return an animation of a schedule of tasks on linked FPGAs: each enclosure is a ring, a line or a mesh."""
     base = first_fpgas(problem).tolist()
     cells: list[_Cell] = []
     links: list[str] = []
@@ -122,9 +122,10 @@ _ROW = 58.0
 
 
 def animated_tiers(spans: Iterable[Span], processors: Sequence[str], end_s: float, title: str) -> str:
-    """Return what the tiers of processors did as an animation.
+    """Return an animation of the activity on the tiers of processors.
 
-    Rows of the spans are the name of a processor and one of its tiers, their names those of gangs; others are left out.
+    The row of a span is the name of a processor and one of its tiers, and its name is that of a gang; spans in other
+    rows are left out.
     """
     cells: dict[str, _Cell] = {}
     labels = []
@@ -154,7 +155,7 @@ def _document(
     bound_s: float | None, title: str,
 ) -> str:  # fmt: skip
     if len(marks) > MOST_MARKS:
-        raise InvalidInput(f"an animation shows at most {MOST_MARKS} marks, here are {len(marks)}: take fewer")
+        raise InvalidInput(f"an animation shows at most {MOST_MARKS} marks, got {len(marks)}: use fewer tasks or gangs")
     end_s = max(end_s, 1e-9)
     width, height = size[0], size[1] + _CLOCK
     parts = [
@@ -180,7 +181,7 @@ def _rectangle(cell: _Cell, look: str, inside: str) -> str:
 
 
 def _taken(mark: _Mark, end_s: float) -> str:
-    """Return a mark that is seen from its begin to its end, with its number."""
+    """Return a mark, with its number, that is visible from its begin to its end."""
     cell, colour = mark.cell, _COLOURS[mark.number % len(_COLOURS)]
     times = f"{escape(mark.title)}: {mark.begin_s:.4g} to {mark.end_s:.4g} s"
     x, y = cell.x + cell.width / 2, cell.y + cell.height / 2 + 3.5
@@ -192,9 +193,9 @@ def _taken(mark: _Mark, end_s: float) -> str:
 
 
 def _seen(begin: float, end: float) -> str:
-    """Return what makes an element visible in a part of the time, from 0 to 1."""
+    """Return the SVG element that makes its parent visible from `begin` to `end`, shares of the time from 0 to 1."""
     steps = [(0.0, "hidden"), (begin, "visible"), (end, "hidden")]
-    # What begins at 0 was never hidden, and what ends at 1 is hidden by its repetition.
+    # A mark that begins at 0 was never hidden, and one that ends at 1 is hidden by the repetition.
     kept = [step for step, until in zip(steps, (begin, end, 1.0), strict=True) if step[0] < until]
     values, times = ";".join(value for _, value in kept), ";".join(f"{at:.5f}" for at, _ in kept)
     return (
@@ -204,7 +205,7 @@ def _seen(begin: float, end: float) -> str:
 
 
 def _clock(width: float, y: float, end_s: float, bound_s: float | None) -> list[str]:
-    """Return the bar of time, and where the bound is."""
+    """Return the time bar, with a mark at the bound."""
     length = width - 2 * _MARGIN
     parts = [
         f'<rect x="{_MARGIN}" y="{y:g}" width="{length:g}" height="6" fill="#ddd"/>',

@@ -25,9 +25,9 @@ _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#
 
 #: Offset and height of the bars of a slot, in rows: planned and actual transfers, planned and actual computation.
 _MOVES, _MOVED, _PLANNED, _ACTUAL = (-0.43, 0.08), (-0.32, 0.1), (-0.12, 0.26), (0.22, 0.38)
-#: What is planned is so pale.
+#: Opacity of planned bars.
 _PALE = 0.4
-#: Middle of a tick, and from there to its ends.
+#: Middle of a tick, and half its length, in rows.
 _ARRIVAL, _TICK = -0.37, 0.11
 
 
@@ -37,9 +37,9 @@ def draw_gantt(
 ) -> list[Path]:  # fmt: skip
     """Draw a batch on its slots, in seconds since time 0 of the plan; return the files written.
 
-    Each slot has the transfers of inputs (thin), as planned (pale) and below as they were, with a tick where one was
-    complete; planned computation (pale) and, below, actual loads (hatched) and computation.  Vertical lines are the
-    lower bound and the planned end of the batch.  `slots` have their history.
+    Each slot has thin bars for the transfers of inputs, planned (pale) and below them actual, with a tick where an
+    input was complete.  Below are the planned computation (pale), and actual loads (hatched) and computation.  Vertical
+    lines are the lower bound and the planned end of the batch.  `slots` must include their history.
     """
     rows = sorted({job.slot for job in jobs if job.slot}, key=_natural)
     functions = sorted({job.function for job in jobs})
@@ -54,7 +54,7 @@ def draw_gantt(
     for job in jobs:
         if job.dispatched_at is None or begin is None or job.slot not in rows:
             continue
-        late_s = job.dispatched_at - begin  # a job that was planned again has a time 0 of its own
+        late_s = job.dispatched_at - begin  # a replanned job has another time 0
         face = colour[job.function]
         for piece in job.transfer:
             bar(job.slot, _MOVES, late_s + piece.begin_s, late_s + piece.end_s, color=face, alpha=_PALE)
@@ -94,7 +94,7 @@ def draw_gantt(
 
 
 def _transfer_keys() -> list[Line2D]:
-    """Return what a legend says of the thin bars and the ticks."""
+    """Return the legend entries of the thin bars and the ticks."""
     return [
         Line2D([], [], color="grey", linewidth=3, alpha=_PALE, label="planned transfer"),
         Line2D([], [], color="grey", linewidth=3, label="transfer"),
@@ -103,7 +103,7 @@ def _transfer_keys() -> list[Line2D]:
 
 
 def _tick(axes: Axes, row: float, at_s: float) -> None:
-    """Mark when an input was complete."""
+    """Mark the time at which an input was complete."""
     ends = [row + _ARRIVAL - _TICK, row + _ARRIVAL + _TICK]
     axes.plot([at_s, at_s], ends, color="black", linewidth=0.8, zorder=3)
 
@@ -113,26 +113,26 @@ def loads(slot: Slot) -> list[tuple[float, float]]:
     return [
         (entry.at, following.at)
         for entry, following in pairwise(slot.history)
-        if entry.after == SlotState.LOADING and following.number == entry.number + 1  # none was forgotten in between
+        if entry.after == SlotState.LOADING and following.number == entry.number + 1  # no entry was dropped in between
     ]
 
 
-#: Colour and hatch of loads.
+#: Color and hatch of loads.
 _LOAD = ("#d9d9d9", "////")
-#: What is not a function's or a gang's: its colour and hatch.
+#: Color and hatch of spans that do not show work of a function or a gang.
 _MARKS = {"load": _LOAD, "fault": ("#b30000", ""), "instance": ("#fdd0a2", "....")}
-#: Offset and height of what is not as high as work.
+#: Offset and height of spans that do not have the height of work.
 _PLACES = {"instance": (0.0, 0.9), "plan": _MOVES, "transfer": _MOVED}
-#: Colours of functions and gangs: those of tab20 that are not like one of the marks.
+#: Colors of functions and gangs: those of tab20 that do not resemble the marks.
 _COLOURS_OF_WORK = [number for number in range(20) if number not in (3, 6, 15)]
 _ROW_IN, _TALLEST_IN = 0.22, 60.0
 
 
 def draw_pool(spans: Sequence[Span], rows: Sequence[str], end_s: float, title: str, path: Path) -> None:
-    """Draw what each row did from time 0 to the end, into a file (.svg or .png); rows without spans are there too.
+    """Draw the activity of each row from time 0 to the end into a file (.svg or .png), including rows without spans.
 
-    Transfers of inputs are thin, above what their slot did, and paler as they were planned; a tick says when one was
-    complete.
+    Transfers of inputs are thin bars above the activity of their slot, and planned ones are paler; a tick marks when an
+    input was complete.
     """
     order = sorted({*rows, *(span.row for span in spans)}, key=_natural)
     place = {row: number for number, row in enumerate(order)}
@@ -148,7 +148,7 @@ def draw_pool(spans: Sequence[Span], rows: Sequence[str], end_s: float, title: s
             _tick(axes, place[span.row], span.begin_s)
             continue
         face, hatch = _MARKS.get(span.what) or (colour[span.name], "")
-        # An instance holds a slot; what is loaded there is drawn over it.
+        # An instance holds a slot; loads and work there are drawn over it.
         middle, tall = _PLACES.get(span.what, (0.04, 0.56))
         axes.broken_barh(
             [(span.begin_s, span.end_s - span.begin_s)],
@@ -174,7 +174,7 @@ def draw_pool(spans: Sequence[Span], rows: Sequence[str], end_s: float, title: s
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return what sorts slot10 behind slot2."""
+    """Return a sort key that puts slot10 behind slot2."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
@@ -184,7 +184,7 @@ _TASK_ROW_IN = 0.16
 
 
 def draw_schedule(problem: TaskProblem, schedule: TaskSchedule, ids: Sequence[str], title: str, path: Path) -> None:
-    """Draw a schedule into a file (.svg or .png); where a task lies on neighbours its bar is one piece."""
+    """Draw a schedule into a file (.svg or .png); a task has one bar for each stretch of neighboring FPGAs."""
     base = first_fpgas(problem)
     rows = problem.fpgas + _GAP * len(problem.enclosure_fpgas)
     colours = mpl.colormaps["viridis"]

@@ -1,7 +1,7 @@
 """The demonstration: real work through the embedded pool, planned, simulated and measured side by side.
 
 In each round a fresh pool is started for every batch policy and gets the same batch.  The simulator predicts the
-batch from the state of the pool before, with the same rules and policy.  Then `acts` shows what else happens in a pool.
+batch from the initial state of the pool, with the same rules and policy.  Then `acts` shows other features of a pool.
 """
 
 import argparse
@@ -58,11 +58,11 @@ class Work:
     header: bytes = b""
 
     def spec(self) -> JobSpec:
-        """Return the job as the client library takes it."""
+        """Return the job as a specification for the client library."""
         return JobSpec(self.function, self.path, requester=self.requester, header=self.header)
 
     def expected(self) -> bytes:
-        """Return the right result, computed here by other means than the pool's."""
+        """Return the correct result, computed here independently of the pool."""
         data = self.path.read_bytes()
         if self.function == "sha256":
             return hashlib.sha256(data).hexdigest().encode() + b"\n"
@@ -85,7 +85,7 @@ def generate_files(directory: Path, count: int, mean_bytes: float, seed: int) ->
 
 
 def make_work(files: Sequence[Path], requesters: Sequence[str]) -> list[Work]:
-    """Return each function over each file; the requesters take turns, so that all of them send some of everything."""
+    """Return one job per function and file; the requesters take turns, so that each sends jobs of all functions."""
     work: list[Work] = []
     for path in files:
         for function in FUNCTIONS:
@@ -100,13 +100,13 @@ def make_work(files: Sequence[Path], requesters: Sequence[str]) -> list[Work]:
 MEAN_BYTES = 1e6
 FILES = 24
 SEED = 1
-#: How often each policy has a pool; once with files of a user.
+#: Number of pools that are started per policy; 1 if the user gives files.
 ROUNDS = 2
-#: The default first, then what it is compared with.
+#: The default policy, then the policies that it is compared with.
 POLICIES = ("makespan", "ect", "sjf", "ljf")
-#: Enough for a client that looks five times a second to learn of a plan before its time 0.
+#: Long enough for a client that polls five times a second to learn of a plan before its time 0.
 LEAD_S = 0.5
-#: As `[scheduler] planning_share`.
+#: As the option `[scheduler] planning_share`.
 PLANNING_SHARE = 0.02
 POOL: Options = {
     "standalone": {"hosts": 3, "requesters": 4, "egress_mbps": 60, "ingress_mbps": 60},
@@ -116,7 +116,7 @@ POOL: Options = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demonstration; return 1 if a result is wrong or missing, or an act did not end as it should."""
+    """Run the demonstration; return 1 if a result is wrong or missing, or an act did not end as expected."""
     arguments = _parser().parse_args(argv)
     console = Console()
     if missing := [path for path in arguments.files if not path.is_file()]:
@@ -127,12 +127,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         files = arguments.files or generate_files(output / "input", FILES, MEAN_BYTES, SEED)
         policies = arguments.policy or POLICIES
         rounds = arguments.rounds or (1 if arguments.files else ROUNDS)
-        # Now, so that no pool compiles while its batch is measured: modules after an upgrade, and loops.
+        # Compile now, so that no pool does so while its batch is measured: modules after an upgrade, and loops.
         compileall.compile_dir(Path(fpga_pool.__file__).parent, quiet=2)
         for name in policies:
             with console.status(f"{name}: compiling its loops, once per installation"):
                 compile_loops("batch", name)
-        port = free_port()  # one address for all pools, so that a page goes on with the next
+        port = free_port()  # one address for all pools, so that an open page continues with the next pool
         console.print(f"Watch it on http://127.0.0.1:{port}/dashboard/#/schedule", highlight=False)
         measured = [_measure(policy, files, output, console, port) for _ in range(rounds) for policy in policies]
         right = _show(measured, output, console, results=bool(arguments.files))
@@ -146,14 +146,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.print(f"tools/demo: {error}", style="red", markup=False)
         return 1
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends; another one would only add a traceback
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program is ending; another Ctrl-C would only add a traceback
         console.print("tools/demo: interrupted")
         return INTERRUPTED
     return 0 if right and all(act.ok for act in acts) else 1
 
 
 def _show(measured: Sequence[Measured], output: Path, console: Console, *, results: bool) -> bool:
-    """Print and draw what was measured; return whether all results are right."""
+    """Print and draw the measurements; return whether all results are correct."""
     print_policies(measured, console)
     shown = _last(measured, measured[0].policy)
     print_slots(shown, console)
@@ -170,12 +170,12 @@ def _show(measured: Sequence[Measured], output: Path, console: Console, *, resul
 
 
 def _last(measured: Sequence[Measured], policy: str) -> Measured:
-    """Return the last batch of a policy: its pool and results are still there."""
+    """Return the last batch of a policy, whose pool and results still exist."""
     return next(one for one in reversed(measured) if one.policy == policy)
 
 
 def _stay(measured: Measured, output: Path, console: Console, port: int) -> None:
-    """Start the pool of a batch again, on what it has stored, so that a person can look at it until Ctrl-C."""
+    """Restart the pool of a batch on its stored state, so that the user can inspect it until Ctrl-C."""
     with embedded_pool(output / measured.policy / "pool", POOL, port) as endpoint:
         with contextlib.suppress(KeyboardInterrupt):
             console.print("Where each was computed (Ctrl-C ends this):", highlight=False)
@@ -186,7 +186,7 @@ def _stay(measured: Measured, output: Path, console: Console, port: int) -> None
 
 
 def _act(output: Path, console: Console, port: int) -> list[Act]:
-    """Show the acts on one more pool."""
+    """Show the acts on another pool."""
     console.print("\nOne more pool, with aes jobs, a virtual machine and gangs:", highlight=False)
     acts = perform(output / "acts", console, port)
     ok = sum(act.ok for act in acts)
@@ -251,7 +251,7 @@ def _measure(policy: str, files: Sequence[Path], output: Path, console: Console,
 
 
 def _simulate(client: Client, work: Sequence[Work], policy: str) -> Outcome:
-    """Predict the batch from what the pool looks like now."""
+    """Predict the batch from the current state of the pool."""
     slots = client.slots()
     models = {
         (row.function, row.board): TimeModel(row.fitted_a_s, row.fitted_b_s_per_byte) for row in client.calibration()
@@ -274,7 +274,7 @@ def _simulate(client: Client, work: Sequence[Work], policy: str) -> Outcome:
 
 
 def _as_scheduled(name: str) -> BatchPolicy:
-    """Return a policy that plans with as little effort as in the scheduler."""
+    """Return a policy with its planning effort limited as in the scheduler."""
     policy: BatchPolicy = load_policy("batch", name)
     return policy.sparing(PLANNING_SHARE) if isinstance(policy, Sparing) else policy
 

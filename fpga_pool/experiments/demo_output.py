@@ -1,4 +1,4 @@
-"""What the demonstration measures of a batch, and prints."""
+"""The measurements of a batch in the demonstration, and their output."""
 
 import statistics
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from fpga_pool.sim.pool import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One batch under one policy: predicted, and as it was."""
+    """One batch under one policy: predicted and measured."""
 
     policy: str
     simulated: Outcome
@@ -27,7 +27,7 @@ class Measured:
 
     @property
     def makespan_s(self) -> float:
-        """From the plan's time 0 to the completion of the last job."""
+        """Seconds from the plan's time 0 to the completion of the last job."""
         jobs = tuple(job.job for job in self.result.jobs)
         return Outcome(batch=self.result.batch, jobs=jobs, slots=tuple(self.slots)).makespan_s
 
@@ -37,7 +37,7 @@ class Measured:
         return self.simulated.makespan_s / self.makespan_s - 1
 
     def numbers(self) -> dict[str, Any]:
-        """Return what is compared; times in seconds."""
+        """Return the numbers to compare; times in seconds."""
         batch = self.result.batch
         bound_s = batch.lower_bound_s or 0.0
         return {
@@ -54,12 +54,12 @@ class Measured:
         }
 
     def busy_s(self, slot: str) -> float:
-        """How long a slot computed."""
+        """Return how long a slot computed, in seconds."""
         return sum(job.job.compute_s or 0.0 for job in self.result.jobs if job.job.slot == slot)
 
 
 class ProgressBars:
-    """Bars of bytes sent and jobs complete, while the batch runs."""
+    """Progress bars of bytes sent and jobs completed while the batch runs."""
 
     def __init__(self, console: Console, policy: str, jobs: int) -> None:
         columns = (TextColumn("{task.description:>22}"), BarColumn(40), TextColumn("{task.fields[shown]}"))
@@ -83,7 +83,7 @@ class ProgressBars:
 
 
 def print_policies(measured: Sequence[Measured], console: Console) -> None:
-    """Print a row for each policy: means over its rounds, the range of what was measured, and the greatest error."""
+    """Print a row per policy: means over its rounds, the range of the measured makespan, and the greatest error."""
     jobs, input_bytes = measured[0].result.jobs, sum(job.job.input_bytes for job in measured[0].result.jobs)
     functions = dict.fromkeys(job.job.function for job in jobs)
     policies = dict.fromkeys(one.policy for one in measured)
@@ -113,12 +113,12 @@ def print_policies(measured: Sequence[Measured], console: Console) -> None:
 
 
 def _seconds(seconds: float) -> str:
-    """Round to three digits or more."""
+    """Format seconds with three digits or more."""
     return f"{seconds:.{2 if seconds < 10 else 1 if seconds < 100 else 0}f}"
 
 
 def print_results(measured: Measured, console: Console) -> None:
-    """Print each result over a user's file, or the path of a result that is not text."""
+    """Print each result for a user's file, or the path of a result that is not text."""
     for job in measured.result.jobs:
         if job.result is None:
             continue

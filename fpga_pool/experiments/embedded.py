@@ -19,7 +19,7 @@ from fpga_pool.guest.accelerator import Accelerator, Interrupted, RequestFailed
 from fpga_pool.guest.frames import Lines
 from fpga_pool.model.exceptions import ServiceUnavailable
 
-#: For a pool on a machine whose processors all have other work; one that ends instead is told of at once.
+#: Long enough for a pool on a busy machine; a pool that ends instead is reported at once.
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
 
@@ -31,7 +31,7 @@ Options = Mapping[str, Mapping[str, object]]
 
 @contextmanager
 def embedded_pool(directory: Path, options: Options, port: int = 0) -> Iterator[str]:
-    """Start a pool on `directory` with options by group and name, and yield its endpoint; stop it at the end."""
+    """Start a pool on `directory` with options by group and name, yield its endpoint, and stop it at the end."""
     process, endpoint = start_pool(directory, options, port)
     try:
         yield endpoint
@@ -40,7 +40,7 @@ def embedded_pool(directory: Path, options: Options, port: int = 0) -> Iterator[
 
 
 def free_port() -> int:
-    """Return a port that stays free while no pool uses it: below those that the kernel gives to clients."""
+    """Return a port that stays free while no pool uses it: below the ephemeral ports of the kernel."""
     for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
         with suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
@@ -49,7 +49,7 @@ def free_port() -> int:
 
 
 def stop_pool(process: subprocess.Popen[str]) -> None:
-    """Stop a pool; kill it if it does not end in time, or if Ctrl-C comes meanwhile."""
+    """Stop a pool; kill it if it does not end in time, or on Ctrl-C."""
     process.terminate()
     try:
         with suppress(subprocess.TimeoutExpired):
@@ -63,7 +63,7 @@ def stop_pool(process: subprocess.Popen[str]) -> None:
 def start_pool(
     directory: Path, options: Options, port: int = 0, popen: Callable[..., subprocess.Popen[str]] = subprocess.Popen
 ) -> tuple[subprocess.Popen[str], str]:
-    """Start a pool by `popen`; return its process and endpoint once it is ready.  ServiceUnavailable names its log."""
+    """Start a pool with `popen`; return its process and endpoint when ready, else raise ServiceUnavailable."""
     directory.mkdir(parents=True, exist_ok=True)
     config, log = directory / "fpga_pool.conf", directory / "pool.log"
     config.write_text(config_text(options))
@@ -95,7 +95,7 @@ def _read_lines(process: subprocess.Popen[str], lines: Queue[str]) -> None:
 
 
 def config_text(options: Options) -> str:
-    """Return a configuration file; of an option with several values each has its own line."""
+    """Return the text of a configuration file; an option with several values gets one line per value."""
     groups = (
         "\n".join([f"[{group}]", *(line for name, value in values.items() for line in _lines(name, value))])
         for group, values in options.items()
@@ -107,18 +107,18 @@ def _lines(name: str, value: object) -> list[str]:
     return [f"{name} = {each}" for each in (value if isinstance(value, tuple) else (value,))]
 
 
-# ---- A virtual machine that is a fiction, whose slots are not
+# ---- A simulated virtual machine that holds a slot of the pool
 
 _NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
-#: Longer than an agent lets a machine wait for its slots.
+#: Timeout of a request to an agent: longer than an agent lets a machine wait for its slots.
 ASK_S = 90.0
 
 
 class Machine(Accelerator):
-    """A machine whose flavor asks for one slot with a function; its guest is this process.
+    """A machine whose flavor requests one slot with a function; its guest is this process.
 
-    It is started as by libvirt: its agent is asked on `hook`, and described to in a file of the directory `guests` (the
-    simulated guest driver, `drivers.guests.simulated`).
+    It is started as libvirt would do it: a request goes to its agent on the socket `hook`, and a file in the directory
+    `guests` describes it to the agent (the simulated guest driver, `drivers.guests.simulated`).
     """
 
     def __init__(self, guests: Path, hook: Path, function: str, project_id: str, timeout_s: float) -> None:
@@ -133,12 +133,12 @@ class Machine(Accelerator):
         super().__init__("port 0", timeout_s)
 
     def start(self) -> None:
-        """Start it when its slot is ready; ServiceUnavailable says why it must not start."""
+        """Start the machine when its slot is ready; raise ServiceUnavailable, with the reason, if it must not start."""
         self._ask("prepare")
         self._file.write_text(self._description)
 
     def compute(self, data: bytes) -> bytes:
-        """Return what the guest's slot computes; ServiceUnavailable if it does not."""
+        """Return the result that the guest's slot computes for `data`; raise ServiceUnavailable if it fails."""
         result = BytesIO()
         try:
             with self:
@@ -148,7 +148,7 @@ class Machine(Accelerator):
         return result.getvalue()
 
     def end(self) -> None:
-        """Stop it, which gives its slot back."""
+        """Stop the machine, which releases its slot."""
         self._file.unlink(missing_ok=True)
         self._ask("release")
         self._port_of_guest.close()
@@ -171,7 +171,7 @@ class Machine(Accelerator):
 
 
 def _description(instance: str, function: str, project_id: str) -> str:
-    """Return what libvirt says of a machine, with what Nova writes into it of its flavor."""
+    """Return the libvirt description of a machine, with the metadata of the flavor that Nova adds to it."""
     domain = ElementTree.Element("domain")
     ElementTree.SubElement(domain, "name").text = "demo"
     ElementTree.SubElement(domain, "uuid").text = instance

@@ -28,7 +28,7 @@ from fpga_pool.sim.cluster.workload import draw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One policy in one world with one seed: plain data, so that any process can carry it out."""
+    """One policy in one world with one seed, as plain data, so that any process can carry it out."""
 
     suite: str
     world: int
@@ -37,7 +37,7 @@ class Run:
     #: Name and parameters of an installed policy.
     policy: str = "learned"
     values: Mapping[str, Any] = field(default_factory=dict)
-    #: Arrays of a network for `learned`; None = that of `policy`.
+    #: Arrays of a network for `learned`; None = the network of `policy`.
     network: Mapping[str, Any] | None = None
     #: Whether the policy's nodes know true durations and true interference.
     perfect: bool = False
@@ -45,17 +45,17 @@ class Run:
 
 
 Result = Mapping[str, float]
-#: Returns the results of runs, in their order.
+#: Carries out runs and returns their results, in the same order.
 Runner = Callable[[Sequence[Run]], Iterator[Result]]
 
 
 def network_data(network: Network) -> Mapping[str, Any]:
-    """Return a network as the arrays of a run."""
+    """Return the arrays of a network as data for a run."""
     return {name: getattr(network, name) for name in ("weights", "low", "high", "limit")}
 
 
 def result_of(run: Run) -> Result:
-    """Carry out a run."""
+    """Carry out a run and return its result."""
     world = _world(run.suite, run.world, run.tasks)
     if run.perfect:
         world = replace(world, estimates=replace(world.estimates, error=0.0))
@@ -75,7 +75,7 @@ def result_of(run: Run) -> Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """What the policy saw when it placed tasks, and what came of it."""
+    """The features that the policy saw when it placed tasks, and the outcomes."""
 
     features: Floats32
     #: (n,) logarithm of actual / estimated response.
@@ -83,7 +83,7 @@ class Samples:
 
 
 def samples_of(run: Run, random_share: float) -> Samples:
-    """Return the decisions of a run of `learned`, a share of which is random among the shortlist."""
+    """Return the decisions of a run of `learned`, a share of which is random among the nodes with good estimates."""
     world = _world(run.suite, run.world, run.tasks)
     workload = draw(world, run.seed)
     network = None if run.network is None else Network(**run.network)
@@ -96,7 +96,7 @@ def samples_of(run: Run, random_share: float) -> Samples:
 
 
 def _in_order(outcome: Outcome) -> Floats:
-    """Return the responses; without failures and joins tasks are placed once each, in order of arrival."""
+    """Return the response times in the order of the decisions; raise ValueError if a task was not placed just once."""
     response_s: Floats = outcome.end_s - outcome.arrival_s
     if not (outcome.placements == 1).all():
         raise ValueError("samples need worlds without failures")
@@ -104,7 +104,7 @@ def _in_order(outcome: Outcome) -> Floats:
 
 
 class _Exploring(Learned):
-    """Keeps what it saw; a share of its decisions is random."""
+    """Records the features that it saw; a share of its decisions is random."""
 
     def __init__(self, network: Network | None, random_share: float) -> None:
         super().__init__(LearnedParams(guard=False), network)
@@ -128,7 +128,7 @@ class _Exploring(Learned):
 
 
 class _KnowingUnit(SlowdownUnit):
-    """The node policy `slowdown` with the law of the world in place of a model."""
+    """The node policy `slowdown` with the true law of the world instead of a learned model."""
 
     def __init__(self, world: World) -> None:
         super().__init__(corun=True, admission=True)
@@ -150,7 +150,7 @@ def _world(suite: str, number: int, tasks: int) -> World:
 
 @contextmanager
 def runner(processes: int, dask: str | None = None) -> Iterator[Runner]:
-    """Give what carries out runs: on the Dask cluster at an address, in processes, or here where it is one process."""
+    """Yield a runner: on the Dask cluster at the address `dask`, in several processes, or else in this process."""
     if dask is not None:
         with _dask_client(dask) as client:
             yield lambda runs: iter(client.gather(client.map(result_of, list(runs), pure=False)))
@@ -172,23 +172,23 @@ def _dask_client(address: str) -> Any:
         raise InvalidInput(f"--dask: {address}: cannot be reached: {error}") from None
 
 
-# ---- Paired comparisons of policy stacks in random worlds: all meet the same worlds, seeds, estimates and noise
+# ---- Paired comparisons of policy stacks in random worlds, with the same worlds, seeds, estimates and noise for all
 
 _CALIBRATED = {"calibrate": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A cluster policy with its parameters, and what is done to the weights of `learned`."""
+    """A cluster policy with its parameters, and how the weights of `learned` are sabotaged, if at all."""
 
     policy: str
     values: Mapping[str, Any] = field(default_factory=dict)
     sabotage: str = ""
-    #: Whether it knows true durations and true interference.
+    #: Whether the policy knows true durations and true interference.
     perfect: bool = False
 
 
-#: All share accelerators and have memory admission.
+#: The stacks by name; all share accelerators and have memory admission.
 STACKS: Mapping[str, Stack] = {
     "ect": Stack(policy="ect", values=_CALIBRATED),
     "ect_open": Stack(policy="ect_open", values=_CALIBRATED),
@@ -204,7 +204,7 @@ STACKS: Mapping[str, Stack] = {
     "perfect": Stack(policy="learned", values={"scorer": False}, perfect=True),
 }
 HEURISTICS = ("ect", "ect_open", "jsq", "pats")
-#: What is compared: name in a result, and whether less is better.
+#: The metrics to compare: name in a result, and whether less is better.
 METRICS: Mapping[str, bool] = {
     "mean_response_s": True,
     "p95_response_s": True,
@@ -217,19 +217,19 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One metric of one stack, in parts of a reference: geometric mean over worlds and seeds."""
+    """One metric of one stack relative to a reference: geometric mean over worlds and seeds."""
 
     ratio: float
-    #: Bootstrap interval of 95 %, over worlds.
+    #: 95 % bootstrap interval over worlds.
     low: float
     high: float
-    #: The worst world, its seeds together; and the share of the worlds that are better.
+    #: Ratio in the worst world, averaged over its seeds, and the share of the worlds that are better.
     worst: float
     wins: float
 
 
 def sabotaged(network: Network, how: str) -> Network:
-    """Return the network with other weights: random, inverted (what is best is called worst), constant, or NaN."""
+    """Return the network with other weights: random, inverted (the best node is rated worst), constant, or NaN."""
     weights = network.weights
     if how == "random":
         weights = np.random.default_rng(0).normal(0, weights.std() * 3, weights.shape).astype(np.float32)
@@ -276,22 +276,22 @@ def runs_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The results of stacks in one suite, (worlds, seeds) of each."""
+    """The results of stacks in one suite, (worlds, seeds) for each stack."""
 
     suite: str
     results: Mapping[str, Sequence[Sequence[Result]]]
 
     def values(self, stack: str, metric: str) -> Floats:
-        """Return (worlds, seeds) of a metric; of a mean of no task, NaN."""
+        """Return the (worlds, seeds) values of a metric; NaN for a mean over no task."""
         return np.array([[result[metric] for result in row] for row in self.results[stack]])
 
     def best_heuristic(self, metric: str) -> Floats:
-        """Return (worlds, seeds) the best that any heuristic achieved in each case."""
+        """Return the (worlds, seeds) best values that any heuristic achieved in each case."""
         found = [self.values(name, metric) for name in HEURISTICS if name in self.results]
         return np.minimum.reduce(found) if METRICS[metric] else np.maximum.reduce(found)
 
     def compare(self, stack: str, reference: str, metric: str) -> Comparison:
-        """Return how a stack does in parts of a reference: a stack, or `best_heuristic`."""
+        """Return a metric of a stack relative to that of a reference: a stack, or `best_heuristic`."""
         other = self.best_heuristic(metric) if reference == "best_heuristic" else self.values(reference, metric)
         logs = np.log(np.maximum(self.values(stack, metric), 1e-9) / np.maximum(other, 1e-9)).mean(axis=1)
         rng = np.random.default_rng(0)

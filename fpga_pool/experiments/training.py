@@ -1,7 +1,7 @@
-"""Training from nothing: a supervised start with two rounds of data, then an evolution strategy; validation selects.
+"""Training from scratch: a supervised start with two rounds of data, then an evolution strategy.
 
-Networks that never were the best on the validation worlds are not returned, and among the candidates is the one that
-corrects nothing: more training can only help.
+The network that performs best on the validation worlds is returned.  One of the candidates corrects nothing, so more
+training can only help.
 """
 
 import json
@@ -21,12 +21,12 @@ from fpga_pool.model.exceptions import InvalidInput
 # ---- Supervised start: the network predicts the log of actual / estimated response, with a Huber loss
 
 _STEPS, _BATCH, _LEARNING_RATE, _HUBER = 3000, 128, 3e-3, 0.5
-#: Shares of samples that are outside of the ranges of features, and of the corrections, on each side.
+#: Share of the samples outside the ranges of features, and of corrections, on each side.
 _OUTSIDE = 0.002
 
 
 def fresh_network(rng: np.random.Generator) -> Network:
-    """Return a network with random hidden layers that corrects nothing: its output layer is 0."""
+    """Return a network with random hidden layers that corrects nothing, because its output layer is 0."""
     weights = np.zeros(PARAMETERS, dtype=np.float32)
     parts = layers(weights)
     for matrix in (parts[0], parts[2]):
@@ -59,7 +59,7 @@ def fitted(network: Network, samples: Sequence[Samples], rng: np.random.Generato
 
 
 def _gradient(weights: Floats32, x: Floats32, target: Floats32) -> tuple[float, Floats32]:
-    """Return the Huber loss and its gradient by the weights."""
+    """Return the Huber loss and its gradient with respect to the weights."""
     w1, b1, w2, b2, w3, b3, direct = layers(weights)
     first = np.maximum(x @ w1 + b1, 0)
     second = np.maximum(first @ w2 + b2, 0)
@@ -74,7 +74,7 @@ def _gradient(weights: Floats32, x: Floats32, target: Floats32) -> tuple[float, 
 
 
 class Adam:
-    """Steps of Kingma and Ba (2015), with their constants."""
+    """The optimizer Adam of Kingma and Ba (2015), with their constants."""
 
     def __init__(self, size: int, rate: float) -> None:
         self.rate = rate
@@ -83,7 +83,7 @@ class Adam:
         self.steps = 0
 
     def step(self, ascent: Floats32 | Floats) -> Floats32:
-        """Return the change of the parameters for this gradient, uphill."""
+        """Return the change of the parameters along this gradient, in the direction of ascent."""
         self.steps += 1
         self.mean += 0.1 * (ascent - self.mean)
         self.square += 0.001 * (ascent**2 - self.square)
@@ -92,13 +92,13 @@ class Adam:
         return (self.rate * mean / (np.sqrt(square) + 1e-8)).astype(np.float32)
 
 
-# ---- Evolution: the response times of whole runs as the objective, which no gradient of a prediction knows
+# ---- Evolution: the objective is the response times of whole runs, which the gradient of a prediction does not capture
 
 # Salimans et al. (2017): pairs of opposite perturbations, ranks instead of values; steps by Adam.  Only the output
-# layer evolves, for a few hundred runs say little about more parameters; the hidden layers are those of the supervised
-# start.
+# layer evolves, because a few hundred runs say little about more parameters; the hidden layers are those of the
+# supervised start.
 
-#: Weight of the logarithm of the 95th percentile beside that of the mean.
+#: Weight of the logarithm of the 95th percentile relative to that of the mean.
 TAIL = 0.5
 #: Standard deviation of the perturbations of a weight, and the rate of the steps.
 _SIGMA, _RATE = 0.1, 0.05
@@ -106,7 +106,7 @@ _SIGMA, _RATE = 0.1, 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much a generation simulates."""
+    """The number of simulations per generation."""
 
     pairs: int = 6
     worlds: int = 5
@@ -123,11 +123,11 @@ class Evolution:
 
     @classmethod
     def of(cls, network: Network) -> "Evolution":
-        """Return the first generation."""
+        """Return the state before the first generation."""
         return cls(network, Adam(OUTPUT, _RATE))
 
     def step(self, seed: int, effort: Effort, run_all: Runner) -> float:
-        """Simulate one generation; return the mean objective of its members, the lower the better."""
+        """Simulate one generation; return the mean objective of its members, lower is better."""
         rng = np.random.default_rng([seed, self.generation])
         noise = rng.standard_normal((effort.pairs, OUTPUT))
         worlds = rng.integers(1_000_000, size=effort.worlds).tolist()
@@ -157,13 +157,13 @@ class Evolution:
         return replace(self.network, weights=weights)
 
     def to_arrays(self) -> Mapping[str, Any]:
-        """Return the state, for a file."""
+        """Return the state as arrays for a file."""
         adam = self.adam
         return {"generation": self.generation, "mean": adam.mean, "square": adam.square, "steps": adam.steps}
 
     @classmethod
     def from_arrays(cls, network: Network, arrays: Mapping[str, Any]) -> "Evolution":
-        """Return the state that a file has."""
+        """Return the state from the arrays of a file."""
         found = cls.of(network)
         found.generation = int(arrays["generation"])
         found.adam.mean, found.adam.square = np.array(arrays["mean"]), np.array(arrays["square"])
@@ -172,13 +172,13 @@ class Evolution:
 
 
 def cost(result: Result) -> float:
-    """Return the objective of a run, the lower the better; a run that lost tasks counts as if they took its length."""
+    """Return the objective of a run, lower is better; lost tasks add the logarithm of 1 + their number."""
     lost = 1 + result["tasks"] - result["completed"]
     return float(np.log(result["mean_response_s"]) + TAIL * np.log(result["p95_response_s"]) + np.log(lost))
 
 
 def ratios(results: Sequence[Result], references: Sequence[Result], name: str) -> Floats:
-    """Return (n,) each result in parts of its reference."""
+    """Return the (n,) ratios of the results to their references."""
     return np.array([a[name] / b[name] for a, b in zip(results, references, strict=True)])
 
 
@@ -188,7 +188,7 @@ _RANDOM = (0.5, 0.2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long the training is; the result depends on nothing else but the seed and the machine's arithmetic."""
+    """Extent and seed of a training; the result depends only on these and on the machine's arithmetic."""
 
     seed: int = 0
     #: Runs of each of the two rounds of data.
@@ -203,21 +203,21 @@ class Plan:
 
 @dataclass(slots=True)
 class Progress:
-    """What there is to show of a training."""
+    """The recorded progress of a training."""
 
     losses: list[float] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
-    #: Of each validation: name of the candidate, its cost less that of no corrections, and geometric means of its mean
-    #: and p95 in parts of the policy that corrects nothing.
+    #: For each validation: name of the candidate, its cost minus that without corrections, and geometric means of its
+    #: mean and p95 response times relative to those without corrections.
     validations: list[tuple[str, float, float, float]] = field(default_factory=list)
 
 
-#: Called with what is done, and how many of how many steps.
+#: Called with the name of the current phase, the number of steps done, and the total number of steps.
 Report = Callable[[str, int, int], None]
 
 
 def train(plan: Plan, directory: Path, run_all: Runner, report: Report) -> tuple[Network, Progress]:
-    """Return the best network; continue what `directory` has of the same plan."""
+    """Return the best network; continue an earlier training of the same plan in `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     _check(plan, directory)
     store = _Store(directory)
@@ -266,7 +266,7 @@ def _supervised(plan: Plan, progress: Progress, report: Report) -> Network:
 
 
 class _Validation:
-    """Compares networks with no corrections, in worlds that training does not meet."""
+    """Compares networks with one that corrects nothing, in worlds that training does not use."""
 
     def __init__(self, plan: Plan, run_all: Runner) -> None:
         self._plan, self._run_all = plan, run_all
@@ -294,7 +294,7 @@ class _Validation:
 
 
 class _Store:
-    """The files of a training: each is replaced in one step."""
+    """The files of a training; each is replaced atomically."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -308,7 +308,7 @@ class _Store:
         return found
 
     def save(self, evolution: Evolution, progress: Progress) -> None:
-        """Save a generation; the state and the progress are replaced together."""
+        """Save a generation: its state and the progress so far."""
         new = self._directory / "state.new.npz"
         network = evolution.network
         np.savez(
@@ -330,7 +330,7 @@ class _Store:
             return Evolution.from_arrays(network, dict(arrays))
 
     def consider(self, name: str, network: Network, progress: Progress, validation: _Validation) -> None:
-        """Keep the network if it is the best so far."""
+        """Validate the network, and store it if it is the best so far."""
         difference, mean, p95 = validation.compare(network)
         best = min((each[1] for each in progress.validations), default=np.inf)
         progress.validations.append((name, difference, mean, p95))
@@ -344,18 +344,20 @@ class _Store:
 
 
 def _check(plan: Plan, directory: Path) -> None:
-    """Refuse a directory of another plan."""
+    """Store the plan in the directory; raise InvalidInput if it belongs to another plan."""
     path, mine = directory / "plan.json", json.loads(json.dumps(asdict(plan)))
     if path.exists():
         theirs: Any = json.loads(path.read_text())
         if theirs != mine:
-            raise InvalidInput(f"{directory}: is of another training: {theirs}; choose another --out")
+            raise InvalidInput(
+                f"{directory}: contains a training with other parameters: {theirs}; choose another --out"
+            )
     else:
         path.write_text(json.dumps(mine))
 
 
 def draw(progress: Progress, path: Path) -> None:
-    """Draw losses, the objective of the generations, and the responses of what was validated."""
+    """Draw the losses, the objective of the generations, and the response times of the validated networks."""
     import matplotlib as mpl
 
     mpl.use("Agg")

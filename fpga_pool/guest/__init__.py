@@ -1,7 +1,7 @@
-"""Use of the accelerators of an instance, from inside it.
+"""Access to the accelerators of an instance from inside it.
 
-Nothing here needs more than the standard library of Python 3.6, and nothing imports the rest of fpga_pool: a guest
-needs this directory only.
+This package needs only the standard library of Python 3.6 and imports nothing else of fpga_pool, so a guest needs this
+directory only.
 """
 
 from fpga_pool.guest.accelerator import Accelerator, NoAccelerator, RequestFailed, find

@@ -1,4 +1,4 @@
-"""`python3 -m fpga_pool.guest`, where the tool itself is not installed."""
+"""Entry point of `python3 -m fpga_pool.guest`, for guests in which the tool is not installed."""
 
 import sys
 

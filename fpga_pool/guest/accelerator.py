@@ -1,4 +1,4 @@
-"""The ports of this machine that are accelerators, and requests to one of them, one after the other."""
+"""The accelerator ports of this machine, and sequential requests to one of them."""
 
 import errno
 import fcntl
@@ -14,27 +14,27 @@ from fpga_pool.guest.frames import CHUNK_BYTES, PORT_PREFIX, Lines, Message, enc
 
 #: Bytes read from a port at a time.
 READ_BYTES = 64 * 1024
-#: Pause before a port that has no host behind it is tried again.
+#: Pause before a retry on a port that is not connected on the host, in seconds.
 PAUSE_S = 0.2
-#: How often a request is made at most.
+#: Maximum number of attempts at a request.
 ATTEMPTS = 3
-#: Where udev names the ports, and where the kernel does when there is no udev.
+#: Directory of the ports by name created by udev, and the kernel's directory, for systems without udev.
 NAMED = Path("/dev/virtio-ports")
 KERNEL = Path("/sys/class/virtio-ports")
 DEVICES = Path("/dev")
 
 
 class NoAccelerator(Exception):
-    """There is no accelerator (of that number)."""
+    """The machine has no accelerator, or none with that number."""
 
 
 def all_ports() -> "List[Tuple[int, str]]":
-    """Return number and device of every accelerator, in order."""
+    """Return number and device of every accelerator, ordered by number."""
     found: "Dict[str, Path]" = {}
     for entry in _entries(KERNEL):
         try:
             found[(entry / "name").read_text().strip()] = DEVICES / entry.name
-        except OSError:  # it went away, or is a console without a name
+        except OSError:  # the port was removed, or is a console without a name
             continue
     found.update((entry.name, entry) for entry in _entries(NAMED))
     numbers = {name[len(PORT_PREFIX) :]: path for name, path in found.items() if name.startswith(PORT_PREFIX)}
@@ -42,13 +42,13 @@ def all_ports() -> "List[Tuple[int, str]]":
 
 
 def find(number: int = 0) -> str:
-    """Return the device of one accelerator; NoAccelerator says which there are."""
+    """Return the device of one accelerator. Raises NoAccelerator, which lists the existing ones."""
     ports = dict(all_ports())
     if number in ports:
         return ports[number]
     if ports:
         raise NoAccelerator(
-            "no accelerator {}; there are {}".format(number, ", ".join(str(known) for known in sorted(ports)))
+            "no accelerator {}; available: {}".format(number, ", ".join(str(known) for known in sorted(ports)))
         )
     raise NoAccelerator(
         "no accelerator: no port {}* in {} or {}; check that the machine's flavor has fpga_pool:function and that the "
@@ -67,7 +67,7 @@ def _entries(directory: Path) -> "List[Path]":
 
 
 class RequestFailed(Exception):
-    """The host answered that it cannot, with a code and a sentence."""
+    """The host reported an error, with a code and a message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -75,14 +75,14 @@ class RequestFailed(Exception):
 
 
 class Interrupted(Exception):
-    """The host's side of the port went away, or says nothing: the request may be made again."""
+    """The host has closed its side of the port or does not respond; the request may be repeated."""
 
 
 class Accelerator:
-    """The accelerator behind a port; use it in a `with`, and from one thread.
+    """The accelerator behind a port; use it in a `with` statement, and from one thread.
 
-    `timeout_s` bounds how long the host may say nothing; a request that is interrupted, because the host's agent was
-    started again for instance, is made again, `ATTEMPTS` times in all.
+    `timeout_s` limits how long the host may not respond.  An interrupted request, for example after a restart of the
+    host's agent, is repeated, up to `ATTEMPTS` attempts in total.
     """
 
     def __init__(self, path: str, timeout_s: float = 60.0) -> None:
@@ -99,19 +99,19 @@ class Accelerator:
         self.close()
 
     def close(self) -> None:
-        """Let go of the port."""
+        """Close the port."""
         if self._port >= 0:
             os.close(self._port)
             self._port = -1
 
     def describe(self) -> Message:
-        """Return what the accelerator is: its function, and how large an input may be."""
+        """Return the accelerator's description: its function, and the maximum size of an input."""
         return self._repeated(self._describe)
 
     def run(self, source: BinaryIO, sink: BinaryIO, function: str = "") -> int:
-        """Compute `sink` from `source` (both seekable files); return the bytes of the result.
+        """Compute `sink` from `source` (both seekable files); return the size of the result in bytes.
 
-        Without a function it is the one that the machine's flavor names.  RequestFailed has the host's reason.
+        The default function is that of the machine's flavor.  Raises RequestFailed, with the host's reason.
         """
         start, end = source.tell(), sink.tell()
 
@@ -137,7 +137,7 @@ class Accelerator:
         raise AssertionError("unreachable")
 
     def _open(self) -> None:
-        """Open the port; only one program may have it, and others wait for their turn."""
+        """Open the port; wait while another program has it open."""
         until_s = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -184,7 +184,7 @@ class Accelerator:
         self._write(encode({"id": request, "op": "end", "sha256": digest.hexdigest()}))
 
     def _answers(self, request: str, last: str) -> "Iterator[Message]":
-        """Yield what the host says about a request, up to the message that ends it; what is about others is old."""
+        """Yield the host's messages about a request up to its last one; messages of older requests are skipped."""
         until_s = time.monotonic() + self._timeout_s
         while True:
             for message in self._lines.feed(self._read(until_s)):
@@ -222,7 +222,7 @@ class Accelerator:
                 raise Interrupted("{}: {}".format(self._path, error)) from error
 
     def _wait(self, event: int, until_s: float) -> None:
-        """Wait until the port can be read or written; Interrupted if nothing is behind it, or for too long."""
+        """Wait until the port can be read or written. Raises Interrupted if that takes until `until_s`."""
         poll = select.poll()
         poll.register(self._port, event)
         while True:
@@ -233,7 +233,7 @@ class Accelerator:
             if ready & event:
                 return
             if ready & (select.POLLHUP | select.POLLERR):
-                # No host behind the port yet, or not any more; it may come.
+                # The port is not connected on the host, not yet or no longer; it may be soon.
                 time.sleep(PAUSE_S)
 
 

@@ -1,13 +1,13 @@
 """Frames between a guest and its host on a channel: one JSON object per line.
 
-A line ends whatever was left unfinished before it, for the program on either side may be killed and replaced while
-the channel stays; a reader skips what it cannot read, and each message names the request that it is about.
+Each message begins with a line end, which terminates an unfinished line: the program on either side may be killed and
+replaced while the channel stays.  A reader skips invalid lines, and each message names the request that it is about.
 
 From the guest::
 
     {"id": ..., "op": "describe"}
     {"id": ..., "op": "run", "function": "sha256" or "", "bytes": 5}
-    {"id": ..., "op": "data", "data": base64}      as often as it takes
+    {"id": ..., "op": "data", "data": base64}      any number of times
     {"id": ..., "op": "end", "sha256": ...}        of all the data
 
 From the host: ``{"id", "op": "about", "function", "slot", "max_input_bytes"}``; or ``data`` and ``end`` with the
@@ -19,10 +19,10 @@ import binascii
 import json
 from typing import Any, Dict, Optional
 
-#: Begins the names of the ports that are accelerators; a number follows.
+#: Prefix of the names of accelerator ports, followed by their number.
 PORT_PREFIX = "org.fpga_pool."
 
-#: Bytes of data in one message, and of the longest line that is read.
+#: Maximum number of data bytes in one message, and maximum length of a line.
 CHUNK_BYTES = 48 * 1024
 LINE_BYTES = 128 * 1024
 
@@ -30,14 +30,14 @@ Message = Dict[str, Any]
 
 
 def encode(message: Message) -> bytes:
-    """Return a message as it is written; `data` may be bytes."""
+    """Return the encoded message; `data` may be bytes."""
     if "data" in message:
         message = dict(message, data=base64.b64encode(message["data"]).decode())
     return b"\n" + json.dumps(message).encode() + b"\n"
 
 
 def decode(line: bytes) -> Optional[Message]:
-    """Return the message of a line, with its `data` as bytes; None where it is none."""
+    """Return the message of a line, with its `data` as bytes; None if it is invalid."""
     try:
         message = json.loads(line.decode("ascii"))
         if not isinstance(message, dict) or not all(isinstance(message.get(key), str) for key in ("id", "op")):
@@ -50,15 +50,15 @@ def decode(line: bytes) -> Optional[Message]:
 
 
 class Lines:
-    """Cuts what arrives into messages."""
+    """Splits received bytes into messages."""
 
     def __init__(self) -> None:
         self._rest = b""
-        #: The line at hand is too long, and skipped to its end.
+        #: The current line is too long, and is skipped up to its end.
         self._skipping = False
 
     def feed(self, data: bytes) -> "list[Message]":
-        """Return the messages that these bytes complete."""
+        """Add received bytes; return the messages that they complete."""
         *lines, rest = (self._rest + data).split(b"\n")
         if lines and self._skipping:
             del lines[0]

@@ -1,4 +1,4 @@
-"""`fpga-pool-guest`: the accelerators of this machine, from its command line."""
+"""`fpga-pool-guest`: a command-line tool for the accelerators of this machine."""
 
 import argparse
 import shutil
@@ -9,12 +9,12 @@ from typing import BinaryIO, List, Optional
 
 from fpga_pool.guest.accelerator import Accelerator, Interrupted, NoAccelerator, RequestFailed, all_ports, find
 
-#: A result of this size is kept in memory until it is complete; a larger one in a temporary file.
+#: Results up to this size are kept in memory until they are complete, larger ones in a temporary file.
 MEMORY_BYTES = 1 << 20
 
 
 def main(argv: "Optional[List[str]]" = None) -> int:
-    """Run the tool; 1 = it did not work, and standard error says why."""
+    """Run the tool; return 0, or 1 after an error, which is written to standard error."""
     arguments = _parser().parse_args(argv)
     try:
         arguments.act(arguments)
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 def _list(arguments: argparse.Namespace) -> None:
     ports = all_ports()
     if not ports:
-        find()  # says what is missing
+        find()  # raises NoAccelerator, which states what is missing
     for number, path in ports:
         with Accelerator(path, arguments.timeout) as accelerator:
             about = accelerator.describe()

@@ -1,6 +1,6 @@
-"""Which requests are passed on to the API, and what of them and of its answers.
+"""Forwarding of the page's requests to the API, with an allow-list of methods and headers.
 
-The browser talks to Horizon only: the user's token is added here, and never reaches the page.
+The browser talks to Horizon only. The user's token is added here, and never reaches the page.
 """
 
 import http
@@ -15,22 +15,23 @@ LOG = logging.getLogger(__name__)
 
 _METHODS = ("GET", "POST", "PATCH", "DELETE")
 _VERSION_HEADER = "OpenStack-API-Version"
-#: All headers that pass, there and back.  Among others, cookies and those of one connection do not.
+#: Headers that are forwarded in requests and in answers.  Others, such as cookies and hop-by-hop headers, are not.
 _ASKED = ("Accept", "If-Match", "If-None-Match", _VERSION_HEADER)
 _ANSWERED = ("Cache-Control", "ETag", "Retry-After", "X-Openstack-Request-Id", _VERSION_HEADER)
 _JSON = "application/json"
 MAX_REQUEST_BYTES = 2**20
 MAX_ANSWER_BYTES = 32 * 2**20
 _PIECE_BYTES = 64 * 1024
-#: To connect, and between two pieces of an answer; the page waits for 20 s.
+#: Timeouts for connecting, and between two pieces of an answer; the page waits for 20 s.
 _TIMEOUTS_S = (5.0, 20.0)
 
 
 def forward(request: HttpRequest, path: str, endpoint: str, token: str, *, verify: bool | str = True) -> HttpResponse:
-    """Return the answer of the API at `endpoint` to a request for a path below it, asked with the token.
+    """Forward a request for a path below `endpoint` to the API with the token, and return its answer.
 
-    `verify` is whether its certificate is checked, or the file of the authorities that may have signed it.  What is not
-    passed on is answered as the API answers errors: 404, 405, 413, 415; 502 and 504 say that there is no proper answer.
+    `verify` is whether the API's certificate is verified, or the file with the trusted CA certificates.  Errors have
+    the form of the API's: 404, 405, 413 or 415 if the request is refused; 502 or 504 if the API does not answer
+    properly.
     """
     version, *parts = path.split("/")
     if version != "v1" or not parts or any(part in ("", ".", "..") for part in parts):
@@ -45,7 +46,7 @@ def forward(request: HttpRequest, path: str, endpoint: str, token: str, *, verif
         if request.content_type != _JSON:
             return failure(415, f"expected Content-Type: {_JSON}")
         headers["Content-Type"] = _JSON
-    # The size that is checked is that of what is read, so nothing is to be compressed.
+    # No compression, so that the size that is checked is that of the received bytes.
     headers |= {"X-Auth-Token": token, "Accept-Encoding": "identity"}
     url = f"{endpoint.rstrip('/').removesuffix('/v1')}/{quote(path)}"
     try:
@@ -69,19 +70,19 @@ def forward(request: HttpRequest, path: str, endpoint: str, token: str, *, verif
     if body is None:
         return failure(502, f"the answer of the API has more than {MAX_ANSWER_BYTES} bytes")
     passed = {name: answer.headers[name] for name in _ANSWERED if name in answer.headers}
-    # A page that a proxy puts in the place of an answer is shown as text: it is not of Horizon's origin.
+    # A proxy's error page in place of an answer is returned as plain text, so that it does not get Horizon's origin.
     is_json = answer.headers.get("Content-Type", "").partition(";")[0].strip() == _JSON
     return _response(body, answer.status_code, _JSON if is_json else "text/plain", passed)
 
 
 def failure(status: int, detail: str, **headers: str) -> HttpResponse:
-    """Return an error in the form of the API's."""
+    """Return an error response in the format of the API."""
     error = {"status": status, "title": http.HTTPStatus(status).phrase, "detail": detail}
     return _response(json.dumps({"errors": [error]}).encode(), status, _JSON, headers)
 
 
 def _read(answer: requests.Response) -> bytes | None:
-    """Return the body, None where it is too large."""
+    """Return the body; None if it is too large."""
     body = bytearray()
     for piece in answer.iter_content(_PIECE_BYTES):
         body += piece

@@ -1,10 +1,10 @@
-"""The panel, as Horizon registers it."""
+"""The panels that Horizon registers."""
 
 import horizon
 
 
 class FpgaPool(horizon.Panel):
-    """In the Project dashboard, where the catalogue of the user's project has the pool."""
+    """The panel in the Project dashboard, shown if the service catalog of the user's project has the pool."""
 
     name = "FPGA pool"
     slug = "fpga_pool"
@@ -12,4 +12,4 @@ class FpgaPool(horizon.Panel):
 
 
 class AdminFpgaPool(FpgaPool):
-    """In the Admin dashboard."""
+    """The panel in the Admin dashboard."""

@@ -1,6 +1,6 @@
-"""What is below the URL of a panel: its page, and the API, to which requests of the page are passed on.
+"""The URLs of a panel: its page, and the API, to which requests of the page are forwarded.
 
-They are asked in the name of the user who is logged in.
+They are forwarded with the token of the logged-in user.
 """
 
 from django.conf import settings
@@ -16,7 +16,7 @@ SERVICE_TYPE = "fpga"
 
 
 def __getattr__(name: str) -> list[object]:
-    """Make `urlpatterns` for each panel: Horizon adds to them what its dashboard demands of users."""
+    """Return new `urlpatterns` for each panel, as Horizon adds the access checks of the panel's dashboard to them."""
     if name != "urlpatterns":
         raise AttributeError(name)
     page = TemplateView.as_view(template_name="fpga_pool/index.html", extra_context={"page_title": "FPGA pool"})
@@ -24,7 +24,7 @@ def __getattr__(name: str) -> list[object]:
 
 
 def forward_to_pool(request: HttpRequest, path: str) -> HttpResponse:
-    """Ask the API in the catalogue of the user, of the region that is chosen in Horizon."""
+    """Forward a request to the API in the user's service catalog, in the region selected in Horizon."""
     try:
         endpoint = url_for(request, SERVICE_TYPE)
     except ServiceCatalogException:

@@ -1,1 +1,1 @@
-"""L2: the metrics of the services for Prometheus: their table, and the only importer of prometheus_client."""
+"""L2: the Prometheus metrics of the services: their table, and the only importer of prometheus_client."""

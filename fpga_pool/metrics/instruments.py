@@ -1,4 +1,4 @@
-"""The metrics of one process: counted as things happen, or read from the process's state when they are scraped."""
+"""The metrics of one process: recorded when events happen, or read from the process's state at a scrape."""
 
 import logging
 import os
@@ -19,13 +19,13 @@ from fpga_pool.model.exceptions import InvalidInput
 
 LOG = logging.getLogger(__name__)
 
-#: The environment variable with the directory in which prometheus_client keeps what several processes record.
+#: Environment variable with the directory in which prometheus_client stores the metrics of several processes.
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A value at the time of a scrape, and the values of its labels in the order of the table."""
+    """A value read at a scrape, and the values of its labels in the order of the table."""
 
     metric: Metric
     value: float
@@ -36,12 +36,12 @@ Reader = Callable[[], Iterable[Sample]]
 
 
 class Instruments:
-    """Counts, observes and exports the metrics of a process; threads share it.
+    """Counts, observes and exports the metrics of a process; thread-safe.
 
     Parameters
     ----------
     max_projects
-        How many projects are told apart; the work of others is added up.
+        Number of projects with separate values; all others are combined.
 
     """
 
@@ -51,7 +51,7 @@ class Instruments:
         self._values: dict[str, set[str]] = {name: set() for name in LABELS}
         self._lock = threading.Lock()
         self._recorded: dict[Metric, Any] = {}
-        #: By metric and labels.
+        #: Labeled metrics of prometheus_client, by metric and labels.
         self._children: dict[tuple[Metric, tuple[str, ...]], Any] = {}
         self._readers: list[Reader] = []
         ProcessCollector(registry=self._registry)
@@ -66,7 +66,7 @@ class Instruments:
         self._record(metric, labels).observe(value)
 
     def read(self, reader: Reader) -> None:
-        """Have `reader` asked at every scrape; where it fails, the others answer all the same."""
+        """Call `reader` at every scrape; its failure does not affect other readers."""
         self._readers.append(reader)
 
     def application(self) -> WSGIApplication:
@@ -75,7 +75,7 @@ class Instruments:
         return app
 
     def collect(self) -> Iterator[Family]:
-        """Read everything that is not recorded, for one scrape."""
+        """Yield all metrics that are read at a scrape instead of recorded."""
         found: dict[Metric, dict[tuple[str, ...], list[float]]] = {}
         for reader in self._readers:
             try:
@@ -100,12 +100,12 @@ class Instruments:
                 made = self._recorded[metric] = _recorded(metric, self._registry)
         bounded = self._bounded(metric, labels)
         child = made.labels(*bounded) if metric.labels else made
-        if bounded == labels:  # there are not many of them
+        if bounded == labels:  # bounded in number
             self._children[metric, labels] = child
         return child
 
     def _bounded(self, metric: Metric, values: tuple[str, ...]) -> tuple[str, ...]:
-        """Return values of labels, and `other` for those beyond a label's limit: the first ones are told apart."""
+        """Return the values of labels; new values beyond a label's limit are replaced by `other`."""
         with self._lock:
             return tuple(self._one_of(name, value) for name, value in zip(metric.labels, values, strict=True))
 
@@ -119,16 +119,17 @@ class Instruments:
 
 
 def check_directory() -> None:
-    """Raise InvalidInput if processes are to record in a directory where they cannot."""
+    """Raise InvalidInput if `PROMETHEUS_MULTIPROC_DIR` is set but is not a writable directory."""
     directory = os.environ.get(DIRECTORY)
     if directory is not None and not (Path(directory).is_dir() and os.access(directory, os.W_OK | os.X_OK)):
         raise InvalidInput(f"{DIRECTORY}: expected a directory in which this process may write, found {directory!r}")
 
 
 def recorded_by_all() -> WSGIApplication:
-    """Return the WSGI application that answers scrapes with what all processes have recorded in the directory.
+    """Return the WSGI application that answers scrapes with the metrics that all processes recorded in the directory.
 
-    InvalidInput if there is none.  What is read at a scrape, such as the memory of a process, is not among it.
+    Metrics that are read at a scrape, such as the memory of a process, are not included.  Raises InvalidInput if the
+    directory does not exist.
     """
     registry = CollectorRegistry()
     try:

@@ -1,8 +1,8 @@
 """The table of all metrics: name, unit, help and labels of each.
 
 Names follow the conventions of Prometheus: base units, and `_total` at the end of counters.  No metric names a host or
-a process: Prometheus adds `instance` to all that it scrapes.  Where one process has several agents, as in the embedded
-pool, their values are added up, or the largest is taken.
+a process, as Prometheus adds `instance` to everything that it scrapes.  If one process has several agents, as in the
+embedded pool, their values are summed, or the largest is exported.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-#: Value of a label in place of all values beyond its limit.
+#: Value of a label that replaces all values beyond its limit.
 OTHER = "other"
 
 
@@ -41,18 +41,18 @@ class Metric:
     kind: Kind
     exporter: Exporter
     help: str
-    #: "seconds", "bytes", "ratio", or "" for a number of things; the name says it too.
+    #: "seconds", "bytes", "ratio", or empty for other numbers; it is also part of the name.
     unit: str = ""
     labels: tuple[str, ...] = ()
-    #: Upper bounds of a histogram.
+    #: Upper bounds of the buckets of a histogram.
     buckets: tuple[float, ...] = ()
-    #: What is made of several values with the same labels.
+    #: Combines several values with the same labels.
     merged: Callable[[Iterable[float]], float] = sum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """Values of a label, and how many different ones a process exports; further ones count as `other`."""
+    """The meaning of a label, and how many values of it a process exports; further values count as `other`."""
 
     meaning: str
     limit: int
@@ -84,7 +84,7 @@ LABELS = {
 
 #: From 1 ms to about two minutes, by factors of 2 to 2.5.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
-#: Around 1: as planned.
+#: Ratios around 1, which means as planned.
 _RATIO = (0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
@@ -187,7 +187,9 @@ AGENT_HEARTBEAT_AGE = _gauge(
 UNSENT_REPORTS = _gauge(_A, "agent_unsent_reports", "Reports in the journal that no scheduler has taken yet.")
 FLOWS = _gauge(_A, "agent_flows", "Inputs under way to this host, as it has measured them last.")
 FLOW_RATE = _gauge(
-    _A, "agent_flow_bits_per_second", "Rate of all inputs under way to this host, measured since the heartbeat before."
+    _A,
+    "agent_flow_bits_per_second",
+    "Rate of all inputs in transfer to this host, measured since the previous heartbeat.",
 )
 CONNECTIONS = _gauge(_A, "agent_connections", "Open connections of the data port.")
 RECEIVED = _counter(_A, "agent_received_bytes_total", "Bytes of inputs that the data port has received.", unit="bytes")
@@ -198,11 +200,17 @@ REFUSED_STREAMS = _counter(
 )
 REFUSED_COMMANDS = _counter(_A, "agent_refused_commands_total", "Commands and calls refused by the agent.", "code")
 HOST_CPUS = _gauge(_A, "agent_host_cpus", "Processors of the host.", largest=True)
-HOST_BUSY_CPUS = _gauge(_A, "agent_host_busy_cpus", "Processors in use, in the mean of some 10 s.", largest=True)
-GUEST_CPUS = _gauge(_A, "agent_guest_cpus", "Processors in use by libvirt's guests, of the same time.", largest=True)
+HOST_BUSY_CPUS = _gauge(_A, "agent_host_busy_cpus", "Processors in use, averaged over about 10 s.", largest=True)
+GUEST_CPUS = _gauge(
+    _A, "agent_guest_cpus", "Processors in use by libvirt's guests, averaged over the same period.", largest=True
+)
 HOST_MEMORY = _gauge(_A, "agent_host_memory_bytes", "Memory of the host.", unit="bytes", largest=True)
 HOST_USED = _gauge(
-    _A, "agent_host_used_memory_bytes", "Memory that programs could not get.", unit="bytes", largest=True
+    _A,
+    "agent_host_used_memory_bytes",
+    "Memory of the host that is not available to programs.",
+    unit="bytes",
+    largest=True,
 )
 HOST_RECEIVED = _gauge(
     _A, "agent_host_received_bits_per_second", "Rate at which the network cards receive.", largest=True
@@ -216,9 +224,7 @@ PRESSURE = _gauge(
     unit="ratio",
     largest=True,
 )
-DMA_RATE = _gauge(
-    _A, "agent_dma_bits_per_second", "What the runs that ended in some 10 s have moved over the DMA of the cards."
-)
+DMA_RATE = _gauge(_A, "agent_dma_bits_per_second", "DMA rate of the cards, by the runs that ended within about 10 s.")
 LOADS = _counter(_A, "agent_loads_total", "Loads of a function into a slot.", "function", "outcome")
 LOAD_TIME = _histogram(_A, "agent_load_seconds", "Duration of the loads that succeeded.", "function")
 

@@ -14,7 +14,7 @@ from fpga_pool.model.objects.bitstreams import DesignManifest, is_design
 
 ValueT = TypeVar("ValueT")
 
-#: Counts of luts, ffs, brams (36 Kb blocks), urams, dsps; what is not named is 0.
+#: Counts of luts, ffs, brams (36 Kb blocks), urams and dsps; a missing one is 0.
 Resources = Mapping[str, int]
 
 
@@ -27,28 +27,28 @@ class Function:
     #: Kinds of slots that can hold it.
     slot_kinds: tuple[str, ...]
     resources: Resources
-    #: Bits per second it moves over the card's DMA when it runs alone on its fastest board.
+    #: DMA rate in bits per second when it runs alone on its fastest board.
     io_bps: float
-    #: A running job may be taken off its slot;
+    #: Whether a running job may be evicted from its slot.
     preemptible: bool
-    #: and then resumes where it was, rather than from the start.
+    #: Whether an evicted job resumes where it was stopped; otherwise it starts from the beginning.
     progress_kept: bool
-    #: On one standard vCPU (1 core, 2 GB); None where only the speedup is known.
+    #: Time model on one standard vCPU (1 core, 2 GB); None if only the speedup is known.
     cpu_time: TimeModel | None
-    #: By board name.
+    #: Time models by board name.
     fpga_time: Mapping[str, TimeModel]
     #: For simulations: the speedup itself, instead of the CPU's time model.
     speedup_given: float | None
-    #: Where the figures come from.
+    #: Source of the figures.
     source: str
     #: Size of a result; None = negligible, or unknown.
     result_size: SizeModel | None = None
-    #: How much longer it takes beside another function on its card, in parts of its time alone, as far as learned.
+    #: By function that runs on the same card: the extra time relative to its time alone, as far as learned.
     neighbour_costs: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def speedup(self) -> float:
-        """Benefit in vCPU equivalents (benefit paper, equation 1): CPU time over the fastest board's, large input."""
+        """Benefit in vCPU equivalents (benefit paper, equation 1): CPU time / fastest board's time, large input."""
         if self.speedup_given is not None:
             return self.speedup_given
         if self.cpu_time is None:
@@ -60,7 +60,7 @@ class Function:
         return min(model.b_s_per_byte for model in self.fpga_time.values())
 
     def slowdown_on(self, board: str) -> float:
-        """Return how many times as long as on its fastest board it computes on `board`, for a large input."""
+        """Return its computation time on `board` relative to that on its fastest board, for a large input."""
         model = self.fpga_time.get(board)
         if model is None or model.b_s_per_byte == 0:
             return 1.0
@@ -71,7 +71,7 @@ class Function:
         return self.speedup / self.slowdown_on(board)
 
     def io_bps_on(self, board: str) -> float:
-        """Return the DMA rate it needs on `board` at full speed: the same bytes, spread over that board's time."""
+        """Return the DMA rate it needs on `board` at full speed: the same bytes over the computation time there."""
         model = self.fpga_time.get(board)
         if model is None or model.b_s_per_byte == 0:
             return self.io_bps
@@ -79,12 +79,12 @@ class Function:
 
 
 def not_to_be_had(function: str) -> str:
-    """Return why a project cannot have the function of a design: others' look as if they did not exist."""
-    return f"function {function!r} is not that of an approved design that the project may use"
+    """Return the error for the function of a design that a project may not use, whether or not it exists."""
+    return f"function {function!r} does not belong to an approved design that the project may use"
 
 
 def design_function(name: str, manifest: DesignManifest) -> Function:
-    """Return the function of a design, as the manifest describes it."""
+    """Return the function of a design as described by its manifest."""
     resources = {one: count for one in ("luts", "ffs", "brams", "urams", "dsps") if (count := getattr(manifest, one))}
     return Function(
         name=name,
@@ -103,35 +103,35 @@ def design_function(name: str, manifest: DesignManifest) -> Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """What every slot of one kind offers on one board."""
+    """Resources of every slot of one kind on one board."""
 
     resources: Resources
-    #: Size of a partial bitstream for it; fixed by the region's area, not by the function.
+    #: Size of its partial bitstreams; determined by the area of the region, not by the function.
     bitstream_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """A type of FPGA card, cut into slots."""
+    """A type of FPGA card, divided into slots."""
 
     name: str
     #: Kind of each slot, in the order of the regions on the card.
     slots: tuple[str, ...]
     regions: Mapping[str, Region]
-    #: Configuration port, shared by the slots of a card.
+    #: Rate of the configuration port, which the slots of a card share.
     configuration_bps: float
-    #: DMA engine, shared by the slots of a card.
+    #: Rate of the DMA engine, which the slots of a card share.
     dma_bps: float
     source: str
 
     def load_s(self, kind: str) -> float:
-        """Return the seconds it takes to load any function into a slot of this kind."""
+        """Return the time for loading any function into a slot of this kind, in seconds."""
         return self.regions[kind].bitstream_bytes * 8 / self.configuration_bps
 
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """All functions and boards of a pool, by name; consistent by construction."""
+    """All functions and boards of a pool, by name; the constructor checks their consistency."""
 
     functions: Mapping[str, Function]
     boards: Mapping[str, Board]
@@ -148,7 +148,7 @@ class Catalogue:
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any], where: str) -> Self:
-        """Read the catalogue format; InvalidCatalogue names `where` and the place in it that is wrong."""
+        """Read the catalogue format; InvalidCatalogue names the source `where` and the invalid place in it."""
         try:
             check_structure(data)
             return cls(
@@ -177,7 +177,7 @@ class Catalogue:
             raise NotFound(f"board {name!r} is not in the catalogue; it has {known}") from None
 
     def fits(self, function: str, board: str, kind: str) -> bool:
-        """Return whether the function fits into slots of this kind on this board; never on an unknown board."""
+        """Return whether the function fits into slots of this kind on this board; False for an unknown board."""
         entry, regions = self.function(function), self.boards[board].regions if board in self.boards else {}
         region = regions.get(kind)
         if region is None or kind not in entry.slot_kinds or (entry.fpga_time and board not in entry.fpga_time):
@@ -185,7 +185,7 @@ class Catalogue:
         return all(count <= region.resources.get(name, 0) for name, count in entry.resources.items())
 
     def loadable(self, board: Board) -> list[tuple[Function, str]]:
-        """Return each function with each kind of slots of a board that it fits, by name."""
+        """Return all pairs of a function and a kind of slot of the board that it fits, by name of the function."""
         return [
             (function, kind)
             for name, function in sorted(self.functions.items())
@@ -194,10 +194,10 @@ class Catalogue:
         ]
 
     def scarcity(self, demand: Mapping[str, float] = MappingProxyType({})) -> Mapping[tuple[str, str], float]:
-        """Return how much a slot is worth to the functions of the catalogue, by board and kind, between 0 and 1.
+        """Return the value of a slot for the functions of the catalogue, between 0 and 1, by board and kind.
 
-        Each function counts by its demand, at least as 1, divided among the kinds of a board that it fits: a slot that
-        some function cannot do without is worth more than one of a kind that all functions have another choice for.
+        The weight of a function is 1 plus its demand, divided among the kinds of a board that it fits.  So a slot that
+        is the only choice of some function is worth more than one of a kind to which all functions have alternatives.
         """
         weights = {name: 1.0 + demand.get(name, 0.0) for name in self.functions}
         total = sum(weights.values())
@@ -208,7 +208,7 @@ class Catalogue:
 
     @cached_property
     def _shares(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
-        """By board and kind, for each function that fits: 1 by the number of kinds of the board that it fits."""
+        """By board and kind, for each function that fits: 1 / number of kinds of the board that it fits."""
         found: dict[tuple[str, str], dict[str, float]] = {}
         for board, entry in self.boards.items():
             fitting = {
@@ -219,7 +219,7 @@ class Catalogue:
         return found
 
     def _check_placement(self, function: Function) -> None:
-        """Refuse time models for boards that do not exist or have no slot the function could be loaded into."""
+        """Refuse time models for boards that do not exist or have no slot that the function fits."""
         kinds = {kind for board in self.boards.values() for kind in board.slots}
         for kind in function.slot_kinds:
             if self.boards and kind not in kinds:
@@ -239,7 +239,7 @@ class Catalogue:
 
 
 def _check_traits(table: str, names: Collection[str], trait_of: Callable[[str], str]) -> None:
-    """Refuse two names that Placement could not tell apart."""
+    """Refuse names that would have the same trait in Placement."""
     first: dict[str, str] = {}
     for name in names:
         other = first.setdefault(trait_of(name), name)

@@ -1,4 +1,4 @@
-"""The schema of catalogues (format: doc/formats), and errors that name the place in the file."""
+"""The schema of catalogues (format: doc/formats), and validation errors that name the place in the file."""
 
 import math
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _RESOURCES = dict.fromkeys(("luts", "ffs", "brams", "urams", "dsps"), _COUNT)
 
 
 def _table(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the schema of a table that has these keys and no others."""
+    """Return the schema of a table with required and optional keys and no others."""
     return {
         "type": "object",
         "properties": {**required, **(optional or {})},
@@ -32,7 +32,7 @@ def _table(required: Mapping[str, Any], optional: Mapping[str, Any] | None = Non
 
 
 def _named(entry: Mapping[str, Any], least: int = 0) -> dict[str, Any]:
-    """Return the schema of a table of entries by name."""
+    """Return the schema of a table that maps names to entries, with at least `least` of them."""
     return {
         "type": "object",
         "propertyNames": {"pattern": _NAME},
@@ -77,7 +77,7 @@ SCHEMA = _table(
 
 
 def check_structure(data: Mapping[str, Any]) -> None:
-    """Raise InvalidCatalogue, naming the place, unless `data` has the structure of a catalogue."""
+    """Raise InvalidCatalogue, which names the place, if `data` does not have the structure of a catalogue."""
     _check_finite(data, ())
     error = best_match(Draft202012Validator(SCHEMA).iter_errors(data))
     if error is not None:

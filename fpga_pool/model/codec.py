@@ -1,9 +1,9 @@
-"""The one codec: values of the pool as plain JSON values and back, each by the types of its own fields.
+"""The codec of the pool: converts values to plain JSON values and back, according to the types of their fields.
 
-A class says once which fields it has, of which types and within which bounds; the RPC interface, the REST API
-(`model.rest`), the outbox and the agents' journals read and write it by that.  Reading is strict: an unknown field, a
-missing one without a default, a value of another type, NaN and null where no None is allowed are refused by name.  One
-of several classes (`Action`, `Report`) names itself in its `type`.
+A class declares its fields, their types and their bounds once; the RPC interface, the REST API (`model.rest`), the
+outbox and the agents' journals all read and write it by this declaration.  Reading is strict: an unknown field, a
+missing field without a default, a value of another type, NaN, and null where None is not allowed raise an error that
+names the field.  A member of a union of classes (`Action`, `Report`) has its class name in the field `type`.
 """
 
 import json
@@ -23,7 +23,7 @@ from fpga_pool.model.values import field_names
 T = TypeVar("T")
 
 _COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$\.it(?P<place>.*)`)?", re.DOTALL)
-#: Of what is large or deep nothing is written that would be cut again.
+#: Abbreviates large or deeply nested values in errors, which quote only the first characters (see `short`).
 _REPR = reprlib.Repr()
 _REPR.maxlevel, _REPR.maxstring, _REPR.maxlong, _REPR.maxother = 4, 200, 100, 200
 _REPR.maxlist = _REPR.maxtuple = _REPR.maxset = _REPR.maxfrozenset = _REPR.maxdict = 30
@@ -31,34 +31,35 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _FIELD = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`")
 
 
-#: msgspec completes what it remembers of a class while another thread may already read by it, and crashes then.
+#: Held while a decoder is made: msgspec completes its cached data on a class while another thread may already use
+#: them, and crashes then.
 _PREPARING = threading.Lock()
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of what crosses a boundary."""
+    """Base of all messages that cross a process boundary or are stored."""
 
 
 class Variant(Message, frozen=True, kw_only=True, tag=True):
-    """Base of the messages of which one of several is expected: `type` names the class."""
+    """Base of messages that are members of a union; the field `type` has the class name."""
 
 
 def to_plain(value: Any) -> Any:
-    """Return a message, an object of the pool or a collection of them as JSON types."""
+    """Convert a message, an object of the pool or a collection of them to JSON types."""
     return msgspec.to_builtins(value)
 
 
 def read(wanted: Any, plain: object, place: str = "message", *, root: str = "message", strict: bool = True) -> Any:
-    """Return the value of a type that was written as `plain`; InvalidInput names the place below `place` if it is not.
+    """Convert plain JSON types to a value of type `wanted`; InvalidInput names the invalid field, prefixed by `place`.
 
-    The type may be any of annotations: a class, ``list[Job]``, a union of variants.  `root` names the whole where
-    `place` is "".  Without `strict` numbers may be given as text.
+    `wanted` may be any type annotation: a class, ``list[Job]``, a union of variants.  Errors about the whole value
+    call it `root` if `place` is "".  Without `strict`, numbers may be given as text.
     """
     try:
         value = msgspec.convert({"it": plain}, _holder(wanted), strict=strict).it
     except msgspec.ValidationError as error:
         raise InvalidInput(_complaint(wanted, str(error), plain, place, root)) from None
-    except UnicodeEncodeError:  # what JSON can say, and UTF-8 cannot: as the name of a field, for instance
+    except UnicodeEncodeError:  # valid in JSON but not in UTF-8, for example in the name of a field
         raise InvalidInput(f"{place or root}: half of a surrogate pair in a text or in the name of a field") from None
     known = _known(wanted)
     if known is not None:
@@ -68,7 +69,7 @@ def read(wanted: Any, plain: object, place: str = "message", *, root: str = "mes
 
 @cache
 def _holder(wanted: Any) -> Any:
-    """Return a class whose field `it` is of a type: msgspec remembers how to read a class, and no other type."""
+    """Return a class whose field `it` has this type: msgspec caches how to read classes, but not other types."""
     holder = msgspec.defstruct("Holder", [("it", wanted)])
     _decoder(holder)
     return holder
@@ -76,7 +77,7 @@ def _holder(wanted: Any) -> Any:
 
 @cache
 def _known(hint: Any) -> Callable[[Any, str], None] | None:
-    """Return what refuses unknown fields of dataclasses in a value of a type: msgspec does it for messages only."""
+    """Return a check for unknown fields of dataclasses, which msgspec does for messages only; None if not needed."""
     cls: Any = bare(hint)
     if is_dataclass(cls):
         order = field_names(cls)
@@ -103,7 +104,7 @@ def _known(hint: Any) -> Callable[[Any, str], None] | None:
 
 
 def to_text(value: Any) -> str:
-    """Return a value as JSON, in ASCII; infinity is ``Infinity``, which `from_text` reads."""
+    """Convert a value to JSON text, in ASCII; infinity is written as ``Infinity``, which `from_text` reads."""
     quick = msgspec.json.encode(value)
     if quick.isascii() and b"null" not in quick:
         return quick.decode()
@@ -112,7 +113,7 @@ def to_text(value: Any) -> str:
 
 
 def from_text(wanted: Any, text: str | None) -> Any:
-    """Return the value of a type that `to_text` wrote; InvalidInput if it is not."""
+    """Read a value of type `wanted` from the text that `to_text` wrote; InvalidInput if the text is not valid."""
     try:
         plain = json.loads(text or "null")
     except ValueError as error:
@@ -123,11 +124,11 @@ def from_text(wanted: Any, text: str | None) -> Any:
 
 
 def from_body(wanted: Any, text: bytes) -> Any:
-    """Return the value of a type that the body of an HTTP request is, as JSON; InvalidInput if it is not."""
+    """Read a value of type `wanted` from the JSON body of an HTTP request; InvalidInput if it is not valid."""
     try:
         return _decoder(wanted).decode(text)
     except (msgspec.DecodeError, RecursionError):
-        pass  # the second look is slower, and says what is wrong
+        pass  # read it again below, which is slower but says what is wrong
     try:
         plain = json.loads(text, parse_constant=_refuse_constant)
     except ValueError:
@@ -139,7 +140,7 @@ def from_body(wanted: Any, text: bytes) -> Any:
 
 @cache
 def _decoder(wanted: Any) -> Any:
-    """Return a decoder of a type; what msgspec remembers of the classes in it is complete then."""
+    """Return a decoder for a type; afterwards msgspec's cached data on the classes in it are complete."""
     with _PREPARING:
         return msgspec.json.Decoder(wanted)
 
@@ -167,7 +168,7 @@ def hints_of(cls: Any) -> Mapping[str, Any]:
 
 
 def _inner(hint: Any, name: str) -> Any:
-    """Return the type of a field, or ("") of the items of a list; None where it is not known."""
+    """Return the type of a field, or of the items of a list if `name` is ""; None if unknown."""
     hint = bare(hint)
     if not name:
         return next(iter(get_args(hint)), None)
@@ -176,7 +177,7 @@ def _inner(hint: Any, name: str) -> Any:
 
 
 def _meta(hint: Any) -> msgspec.Meta | None:
-    """Return what is said of a type that has a description."""
+    """Return the first metadata of a type that have a description; None if there are none."""
     for one in (hint, *get_args(hint)):
         for meta in getattr(one, "__metadata__", ()):
             if isinstance(meta, msgspec.Meta) and meta.description:
@@ -188,14 +189,14 @@ def _meta(hint: Any) -> msgspec.Meta | None:
 
 
 def _complaint(hint: Any, said: str, plain: Any, place: str, root: str) -> str:
-    """Return what is wrong, where, what would be right, and a little of what is there."""
+    """Return an error message: where the error is, what was expected, and an excerpt of what was found."""
     parts = _COMPLAINT.fullmatch(said)
     what, path = (parts["what"], parts["place"] or "") if parts else (said, "")
     where = f"{place}{path}".removeprefix(".") or root
     if parts and (parts["key"] or "[...]" in path):
         return f"{where}: {what[:1].lower()}{what[1:]}"
     for name, index in _STEP.findall(path):
-        plain = plain[name] if name else plain[int(index)]  # it was read as such
+        plain = plain[name] if name else plain[int(index)]  # exists: msgspec has read it
         hint = _inner(hint, name)
     field = _FIELD.fullmatch(what)
     if field is not None:
@@ -229,6 +230,6 @@ def _expected(hint: Any, what: str) -> str:
 
 
 def short(value: object) -> str:
-    """Return a little of a value as an error quotes it."""
+    """Return an abbreviated representation of a value for error messages, at most 60 characters."""
     text = _REPR.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,7 +1,7 @@
-"""The planning cycle of a shard: snapshot, decide, commit, dispatch; the same for every family of work.
+"""The planning cycle of a shard (snapshot, decide, commit, dispatch), common to all families of work.
 
-A family (batches, online jobs, gangs, tasks) says what its part of each step is, see `model.rules.shared.families`.
-The scheduler service runs the cycle of each family in its own thread, the simulator runs all of them in simulated
+Each family (batches, online jobs, gangs, tasks) implements its part of each step, see `model.rules.shared.families`.
+The scheduler service runs the cycle of each family in its own thread; the simulator runs all of them in simulated
 time.
 """
 
@@ -17,7 +17,7 @@ from fpga_pool.core.policy import Policy, PolicyState, Remembering
 from fpga_pool.model.learning import Learning, Work
 from fpga_pool.model.transaction import Transaction
 
-#: A family whose policy fails is not looked at again for so long, unless the family itself knows better.
+#: Seconds until the next cycle of a family whose policy has failed, unless the family handles the failure itself.
 RETRY_S = 5.0
 
 Transactions = Callable[[], AbstractContextManager[Transaction]]
@@ -27,76 +27,76 @@ WantedT = TypeVar("WantedT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look(Generic[ViewT]):
-    """What a family has read of the shard, and the policy that decides on it."""
+    """Snapshot of the shard that a family has read, and the policy that decides on it."""
 
     view: ViewT
     policy: Policy[Any, Any]
-    #: When it was read, UTC seconds.
+    #: Time of the snapshot, UTC seconds.
     now_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFailure:
-    """A policy has raised an error; the shard continues without its decision."""
+    """Error raised by a policy; the shard continues without its decision."""
 
-    #: What could not be decided, by which policy, and what follows.
+    #: What could not be decided, by which policy, and the consequence.
     message: str
     error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[WantedT]):
-    """What a family wants to be committed."""
+    """Changes that a family wants to commit."""
 
-    #: None = nothing.
+    #: None = no changes.
     wanted: WantedT | None = None
     failures: tuple[PolicyFailure, ...] = ()
-    #: Other work may wait for a decision, whatever comes of this one.
+    #: Run the next cycle immediately, whatever the commit changes: other work may wait for a decision.
     again: bool = False
 
     def explained(self, reason: str) -> str:
-        """Return why work would wait, with what could not be decided."""
+        """Return the reason why work would wait, preceded by the failures of policies."""
         return "; ".join(filter(None, (*(failure.message for failure in self.failures), reason)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a commit has changed."""
+    """Changes made by a commit."""
 
-    #: There are commands for agents.
+    #: Whether there are commands for agents.
     changed: bool = False
-    #: Other work may wait for a decision: the next cycle follows at once.
+    #: Run the next cycle immediately: other work may wait for a decision.
     again: bool = False
-    #: Work that has got a place, or another one than before.
+    #: Work that was placed or moved.
     placed: tuple[Work, ...] = ()
-    #: Single decisions, and a summary of all; for people.
+    #: Human-readable descriptions of the single decisions, and a summary of all.
     details: tuple[str, ...] = ()
     summary: str = ""
 
 
 class Family(Protocol[ViewT, WantedT]):
-    """One family of work on one shard: its part of each step, and what it remembers between cycles."""
+    """One family of work on one shard: its part of each step, and its state between cycles."""
 
     name: str
-    #: Some work would have another place if there were one: what becomes free is worth a look at once.
+    #: Some work waits for a place or a better one: a cycle should follow as soon as capacity becomes free.
     waits: bool
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[ViewT] | None:
-        """Read the view for the decision; None = there is nothing to decide."""
+        """Read the view for the decision; return None if there is nothing to decide."""
 
     def decide(self, look: Look[ViewT], state: PolicyState, rng: np.random.Generator) -> Decision[WantedT]:
-        """Ask the policy, which gets its `state`; no transaction is open."""
+        """Call the policy with its `state`; no transaction is open."""
 
     def commit(self, tx: Transaction, look: Look[ViewT], wanted: WantedT, now_s: float) -> Outcome:
-        """Apply the decision, except where its objects have changed since the snapshot."""
+        """Apply the decision, except to objects that have changed since the snapshot."""
 
     def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Work]:
-        """Return work of the family, as far as it exists."""
+        """Return the existing work of the family among these uuids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """How long each step has taken, in seconds of the given timer."""
+    """Duration of each step, in seconds of the cycle's timer."""
 
     snapshot_s: float = 0.0
     decide_s: float = 0.0
@@ -105,18 +105,18 @@ class Durations:
 
     @property
     def total_s(self) -> float:
-        """All steps together."""
+        """Duration of all steps together."""
         return self.snapshot_s + self.decide_s + self.commit_s + self.dispatch_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleResult:
-    """What one cycle has done; a cycle that found nothing to decide has only a snapshot's duration."""
+    """Result of one cycle; if there was nothing to decide, it has only the duration of the snapshot."""
 
     family: str
-    #: The policy that was asked; None = none.
+    #: The policy that was called; None = none.
     policy: Policy[Any, Any] | None = None
-    #: The next cycle is to follow at once.
+    #: Run the next cycle immediately.
     again: bool = False
     outcome: Outcome = Outcome()
     failures: tuple[PolicyFailure, ...] = ()
@@ -124,20 +124,20 @@ class CycleResult:
 
 
 class Cycle(Generic[ViewT, WantedT]):
-    """Runs the steps for one family of work on one shard; used by one thread at a time.
+    """Run the steps of the cycle for one family of work on one shard; for use by one thread at a time.
 
     Parameters
     ----------
     family
-        What each step is for this family.
+        The family's implementation of each step.
     reading, transactions
-        Begin a transaction that reads, and one that changes, the shard.
+        Begin a transaction that reads the shard, and one that changes it.
     dispatch
-        Have committed commands delivered to their agents.
+        Trigger the delivery of committed commands to their agents.
     clock
         Returns UTC seconds.
     timer
-        Returns seconds since any fixed moment; measures the durations of the steps.
+        Returns seconds since an arbitrary fixed moment; measures the durations of the steps.
     rng
         Random generator of the policies.
 
@@ -164,11 +164,11 @@ class Cycle(Generic[ViewT, WantedT]):
         self._retry_at_s = 0.0
 
     def run(self) -> CycleResult:
-        """Run one cycle; errors of the store are raised, those of the policy are part of the result."""
+        """Run one cycle; errors of the store are raised, errors of the policy are part of the result."""
         family, now_s, laps = self.family, self._clock(), [self._timer()]
         if now_s < self._retry_at_s:
             return CycleResult(family=family.name)
-        # 1. Snapshot: read all that the decision depends on, in one transaction.
+        # 1. Snapshot: read everything that the decision depends on, in one transaction.
         look, learning = self._look(now_s)
         laps.append(self._timer())
         if look is None:
@@ -176,8 +176,8 @@ class Cycle(Generic[ViewT, WantedT]):
         # 2. Decide on data that cannot change meanwhile.
         decision = self._decide(look, None if learning is None else learning.state)
         laps.append(self._timer())
-        # 3. Commit what is still as it was read, in one transaction together with the commands to agents and with what
-        # the policy has learned.
+        # 3. Commit the changes to objects that are still as they were read, in one transaction together with the
+        # commands to agents and the new state of the policy.
         outcome = Outcome()
         if decision.wanted is not None or (learning is not None and learning.has_changed):
             with self._transactions() as tx:
@@ -201,7 +201,7 @@ class Cycle(Generic[ViewT, WantedT]):
         )
 
     def dry_run(self) -> tuple[Look[ViewT], Decision[WantedT]] | None:
-        """Return what would be decided now, and on what; nothing is committed. None = there is nothing to decide."""
+        """Return the snapshot and the decision on it without committing anything; None = there is nothing to decide."""
         look, learning = self._look(self._clock())
         return None if look is None else (look, self._decide(look, None if learning is None else learning.state))
 
@@ -211,7 +211,7 @@ class Cycle(Generic[ViewT, WantedT]):
             return look, None if look is None else self._learning(tx, look)
 
     def _learning(self, tx: Transaction, look: Look[ViewT]) -> Learning | None:
-        """Return the policy's state, if it has any, after it has learned from ended work."""
+        """Return the learning of a policy that has a state, updated by ended work; None for other policies."""
         if not isinstance(look.policy, Remembering):
             return None
         learning = Learning(tx, self.family.name, look.policy)
@@ -233,6 +233,6 @@ class Cycle(Generic[ViewT, WantedT]):
 
 
 def _durations(laps: list[float]) -> Durations:
-    """Return the time between each two laps; steps that were not reached took none."""
+    """Return the time between consecutive laps as durations; steps that were not reached have 0."""
     spans = [after - before for before, after in pairwise(laps)]
     return Durations(**dict(zip(("snapshot_s", "decide_s", "commit_s", "dispatch_s"), spans, strict=False)))

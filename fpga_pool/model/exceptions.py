@@ -1,7 +1,7 @@
 """Errors shown to users and operators, each with a stable code.
 
-The code never changes once released: clients compare it.  The edges (REST, RPC) map classes to HTTP and RPC errors
-in one place each.  A message says what was wrong, where, and what would be right.
+A code never changes once released, because clients compare it.  REST and RPC each map the classes to HTTP and RPC
+errors in one place.  A message says what is wrong, where, and what was expected.
 """
 
 from typing import ClassVar
@@ -20,13 +20,13 @@ class InvalidInput(FpgaPoolError):
 
 
 class NoSuchPath(InvalidInput):
-    """A request of a path that the API does not have."""
+    """A request for a path that the API does not have."""
 
     code = "fpga_pool.no_such_path"
 
 
 class InvalidAnswer(FpgaPoolError):
-    """An answer that is not understood: it comes from no API of a pool, or from one of another version."""
+    """An answer that cannot be parsed, because it is not from the API of a pool or from another version of it."""
 
     code = "fpga_pool.invalid_answer"
 
@@ -38,13 +38,13 @@ class UnknownFunction(InvalidInput):
 
 
 class UnknownRequester(InvalidInput):
-    """A requester that is no host of the pool."""
+    """A requester that is not a host of the pool."""
 
     code = "fpga_pool.unknown_requester"
 
 
 class NoSlotFits(InvalidInput):
-    """A function for which the pool has no slot of a kind that can hold it."""
+    """A function for which the pool has no slot of a suitable kind."""
 
     code = "fpga_pool.no_slot_fits"
 
@@ -56,25 +56,25 @@ class InvalidCatalogue(InvalidInput):
 
 
 class NotFound(FpgaPoolError):
-    """No such object, or it belongs to another project."""
+    """An object that does not exist or belongs to another project."""
 
     code = "fpga_pool.not_found"
 
 
 class TokenRequired(FpgaPoolError):
-    """A request without a valid token of Keystone."""
+    """A request without a valid Keystone token."""
 
     code = "fpga_pool.token_required"
 
 
 class Forbidden(FpgaPoolError):
-    """A request that the policy does not allow with the roles of the caller."""
+    """A request that the access policy does not allow for the caller's roles."""
 
     code = "fpga_pool.forbidden"
 
 
 class QuotaExceeded(FpgaPoolError):
-    """A request for more than the project's quota allows; the message says limit, amount used and amount requested."""
+    """A request beyond the project's quota; the message has the limit, the amount used and the amount requested."""
 
     code = "fpga_pool.quota_exceeded"
 
@@ -86,19 +86,19 @@ class UnsupportedVersion(FpgaPoolError):
 
 
 class Conflict(FpgaPoolError):
-    """The object changed meanwhile, or exists already; read it again and decide again."""
+    """The object was changed concurrently or exists already; the caller should read it again and decide again."""
 
     code = "fpga_pool.conflict"
 
 
 class PreconditionFailed(FpgaPoolError):
-    """The object is not in a version that the client has seen (If-Match); nothing was changed."""
+    """The object's version is not one that the client has seen (If-Match); nothing was changed."""
 
     code = "fpga_pool.precondition_failed"
 
 
 class DuplicateId(Conflict):
-    """An object of this id exists already."""
+    """An object with this id exists already."""
 
     code = "fpga_pool.duplicate_id"
 
@@ -116,49 +116,49 @@ class StaleEpoch(Conflict):
 
 
 class LateMessage(Conflict):
-    """A message that is not newer than an earlier one: repeated, or overtaken."""
+    """A message that is not newer than one received before, because it was repeated or overtaken."""
 
     code = "fpga_pool.late_message"
 
 
 class HostTaken(Conflict):
-    """A message in the name of a host for which another agent speaks."""
+    """A message in the name of a host that another agent represents."""
 
     code = "fpga_pool.host_taken"
 
 
 class Unauthenticated(FpgaPoolError):
-    """A call between processes of the pool whose sender has not proven that it may make it."""
+    """A call between processes of the pool whose sender is not authenticated."""
 
     code = "fpga_pool.unauthenticated"
 
 
 class NotEnrolled(Unauthenticated):
-    """A call of an agent whose key is not that of its host."""
+    """A call from an agent whose key is not the enrolled key of its host."""
 
     code = "fpga_pool.not_enrolled"
 
 
 class ServiceUnavailable(FpgaPoolError):
-    """A part of the pool does not answer; try again later."""
+    """A part of the pool does not answer; the caller should try again later."""
 
     code = "fpga_pool.unavailable"
 
 
 class OtherRun(ServiceUnavailable):
-    """A call that was signed for a server process which has ended; sign it for the present one."""
+    """A call that was signed for a server process that has ended; it must be signed for the present one."""
 
     code = "fpga_pool.other_run"
 
 
 class StorageFull(ServiceUnavailable):
-    """The database cannot take more at present; nothing of the request was stored."""
+    """The database is full; nothing of the request was stored."""
 
     code = "fpga_pool.storage_full"
 
 
 class TooManyRequests(ServiceUnavailable):
-    """More requests of a project, or of a kind, than are answered at a time; repeat it after `retry_after_s`."""
+    """Too many requests of a project or of one kind; the request can be repeated after `retry_after_s` seconds."""
 
     code = "fpga_pool.too_many_requests"
 
@@ -180,7 +180,7 @@ class BitstreamRefused(FpgaPoolError):
 
 
 class TransferRefused(FpgaPoolError):
-    """A data-plane stream that is not accepted; `reason` is a stable word, counted per agent."""
+    """A data-plane stream that is not accepted; `reason` is a stable keyword that each agent counts."""
 
     code = "fpga_pool.transfer_refused"
 
@@ -190,6 +190,6 @@ class TransferRefused(FpgaPoolError):
 
 
 class SlotFault(FpgaPoolError):
-    """A slot that failed while loading or computing, or is gone."""
+    """A slot that failed while loading or computing, or that no longer exists."""
 
     code = "fpga_pool.slot_fault"

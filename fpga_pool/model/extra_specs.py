@@ -1,7 +1,7 @@
-"""Extra specs of accelerator flavors: written so that they agree, and found out where they do not.
+"""Extra specs of accelerator flavors: creation of consistent ones, and detection of inconsistencies.
 
-The pool reads `fpga_pool:*`, Placement reads `resources*:` and `trait*:`.  Nova looks at each alone, so nothing but
-this keeps a flavor from asking the pool for one thing and Placement for another.
+The pool reads `fpga_pool:*`, Placement reads `resources*:` and `trait*:`.  Nova checks each extra spec separately, so
+only this module detects a flavor that requests one thing from the pool and another from Placement.
 """
 
 import re
@@ -30,26 +30,27 @@ from fpga_pool.model.flavor import (
 )
 from fpga_pool.model.objects.bitstreams import is_design
 
-#: Nova's own names: resources or trait, a group perhaps, and what is asked of the group's provider.
+#: Nova's names of extra specs: "resources" or "trait", optionally a group, and the resource class or trait requested.
 _PLACEMENT_NAME = re.compile(r"(?P<what>resources|trait)(?P<group>[A-Za-z0-9_-]*):(?P<asked>.+)")
 _GROUP_POLICIES = ("none", "isolate")
 
 
 class Spread(StrEnum):
-    """Which cards of its host the slots of a virtual machine come from."""
+    """Distribution of the slots of a virtual machine over the cards of its host."""
 
     #: All from one card.
     CARD = "card"
     #: From any cards of the host.
     HOST = "host"
-    #: Each from another provider: another card, or the slots of another kind on the same one.
+    #: Each from another provider: another card, or slots of another kind on the same card.
     APART = "apart"
 
 
 def placement_traits(function: Function) -> tuple[str, ...]:
     """Return the traits of providers whose slots can hold a function.
 
-    A design has no trait of its own, as designs come and go: it fits all slots of one kind on one board.
+    Designs have no own traits, because they come and go.  A design fits all slots of one kind on one board, so the
+    traits of the board and of the kind are returned.
     """
     if is_design(function.name):
         return tuple(map(board_trait, function.fpga_time)) + tuple(map(kind_trait, function.slot_kinds))
@@ -59,9 +60,9 @@ def placement_traits(function: Function) -> tuple[str, ...]:
 def consistent_extra_specs(
     request: AcceleratorRequest, spread: Spread = Spread.CARD, vcpus: int = 1, traits: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return the extra specs of a flavor that asks for this, in the pool's words and in Placement's.
+    """Return the extra specs of a flavor with this request, both for the pool and for Placement.
 
-    `traits` are its `placement_traits`; empty = those of a function of the catalogue.
+    `traits` are the `placement_traits` of its function; empty = those of a function of the catalogue.
     """
     traits = traits or (function_trait(request.function),)
     specs = {f"{NAMESPACE}:function": request.function, f"{NAMESPACE}:count": str(request.count)}
@@ -70,7 +71,7 @@ def consistent_extra_specs(
     specs |= _expectations(request.runtime_s, request.cpu_usage_percent)
     if request.tier is not None:
         specs |= _tier(request.tier, vcpus)
-    requested(specs)  # refuses what no flavor can say
+    requested(specs)  # raises InvalidInput if they are not valid
     if spread == Spread.CARD or request.count == 1:
         return specs | _group("", traits, request.count)
     for number in range(1, request.count + 1):
@@ -86,7 +87,7 @@ def tier_extra_specs(
     cpu_usage_percent: float | None = None,
     migrate: bool = False,
 ) -> dict[str, str]:
-    """Return the extra specs of a flavor that asks for a tier, and for no accelerator; InvalidInput if none can."""
+    """Return the extra specs of a flavor that requests a tier but no accelerator; InvalidInput if not possible."""
     specs = _tier(tier, vcpus) | _expectations(runtime_s, cpu_usage_percent)
     if migrate:
         specs[f"{NAMESPACE}:migrate"] = "true"
@@ -117,24 +118,24 @@ def _group(group: str, traits: Sequence[str], count: int) -> dict[str, str]:
 
 
 def _plain(value: float) -> str:
-    """Return a number without an exponent, as extra specs have it."""
+    """Format a number without an exponent, as extra specs require."""
     return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 @dataclass(slots=True)
 class _Group:
-    """What a flavor asks of one provider."""
+    """Requests of a flavor to one provider."""
 
-    #: Of RESOURCE_CLASS, as it is written; None = not asked for.
+    #: Amount of RESOURCE_CLASS as written in the flavor; None = not requested.
     slots: str | None = None
-    #: The pool's traits, and what is said of them.
+    #: Values by trait ("required" or "forbidden"), for the pool's traits only.
     traits: dict[str, str] = field(default_factory=dict)
 
 
 def inconsistencies(extra_specs: Mapping[str, str], catalogue: Catalogue, vcpus: int | None = None) -> list[str]:
-    """Return a sentence for each thing that is wrong in a flavor, with what is right; nothing where all is well.
+    """Return a sentence for each inconsistency of a flavor, with what is expected; empty if there are none.
 
-    `vcpus` is what the flavor has; None = it is not known.
+    `vcpus` is the number of vCPUs of the flavor; None = unknown.
     """
     ours = {name: value for name, value in extra_specs.items() if name.startswith(f"{NAMESPACE}:")}
     groups = _groups(extra_specs)
@@ -145,7 +146,7 @@ def inconsistencies(extra_specs: Mapping[str, str], catalogue: Catalogue, vcpus:
     if function is None:
         return found + list(_without_function(ours, groups))
     if found:
-        return found  # the rest follows from what these values should be
+        return found  # the other checks depend on these values
     try:
         catalogue.function(function)
     except UnknownFunction as error:
@@ -159,7 +160,7 @@ def inconsistencies(extra_specs: Mapping[str, str], catalogue: Catalogue, vcpus:
 
 
 def contradictions(extra_specs: Mapping[str, str], catalogue: Catalogue) -> list[str]:
-    """Return why no machine of a flavor can ever have its accelerators: those of `inconsistencies` that rule it out."""
+    """Return the `inconsistencies` because of which no machine of a flavor can ever get its accelerators."""
     ours = {name: value for name, value in extra_specs.items() if name.startswith(f"{NAMESPACE}:")}
     groups = _groups(extra_specs)
     function = ours.get(f"{NAMESPACE}:function")
@@ -180,7 +181,7 @@ def contradictions(extra_specs: Mapping[str, str], catalogue: Catalogue) -> list
 
 
 def _groups(extra_specs: Mapping[str, str]) -> dict[str, _Group]:
-    """Return the groups that name the pool's resource class or traits, by the suffix in their extra specs."""
+    """Return the groups that have the pool's resource class or traits, by the group's suffix in the extra specs."""
     groups: dict[str, _Group] = {}
     for name, value in extra_specs.items():
         match = _PLACEMENT_NAME.fullmatch(name)
@@ -203,7 +204,7 @@ def _refused(ours: Mapping[str, str]) -> Iterator[str]:
 
 
 def wrong_tier(extra_specs: Mapping[str, str], vcpus: int | None) -> Iterator[str]:
-    """Report pCPUs requested in another tier or number than the machine has vCPUs."""
+    """Yield errors if a flavor's tier and its requested pCPUs are inconsistent, or differ in number from its vCPUs."""
     tier = requested_tier(extra_specs)
     if may_migrate(extra_specs) and (tier is not Tier.AUTO or f"{NAMESPACE}:function" in extra_specs):
         yield f"{NAMESPACE}:migrate: requires {NAMESPACE}:tier=auto, and no {NAMESPACE}:function"
@@ -291,7 +292,7 @@ def _foreign_traits(name: str, group: _Group, function: str, catalogue: Catalogu
 
 
 def _never_satisfied(name: str, group: _Group, function: str, catalogue: Catalogue) -> Iterator[str]:
-    """Report a group for which no card in the catalogue has enough slots."""
+    """Yield an error for a group for which no card in the catalogue has enough slots."""
     places = dict(slots_by_place(function, catalogue))
     if not places:
         yield f"{NAMESPACE}:function: no board in the catalogue has a slot that can hold {function}"
@@ -319,7 +320,7 @@ def _never_satisfied(name: str, group: _Group, function: str, catalogue: Catalog
 
 
 def slots_by_place(function: str, catalogue: Catalogue) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield how many slots of a kind a board has, for each board and kind that can hold the function."""
+    """Yield the number of slots of each board and kind that can hold the function, as ((board, kind), number)."""
     for board in catalogue.boards.values():
         for kind in board.regions:
             if catalogue.fits(function, board.name, kind):

@@ -1,8 +1,8 @@
-"""Accelerator flavors: what extra specs ask of the pool, and the resource classes and traits of Placement for it.
+"""Accelerator flavors: requests to the pool in extra specs, and the resource classes and traits of Placement for them.
 
-An instance asks for `count` slots that hold `function`.  Placement counts them: a card is one provider for each of its
-kinds of slots, so a large slot is never mistaken for a small one, and traits name the functions that can be loaded.
-A flavor may also ask for a tier.
+An instance requests `count` slots that hold `function`.  Placement counts the slots: a card has one provider for each
+of its kinds of slots, so a large slot is never mistaken for a small one, and traits name the functions that can be
+loaded.  A flavor may also request a tier.
 """
 
 import re
@@ -15,11 +15,11 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.fields import Number
 from fpga_pool.model.objects.pool import SLOT_NAMESPACE
 
-#: Namespace of the extra specs that are the pool's.
+#: Namespace of the pool's extra specs.
 NAMESPACE = "fpga_pool"
-#: Class of the slots in Placement; FPGA, the standard one, is Cyborg's.
+#: Resource class of slots in Placement; the standard class FPGA is used by Cyborg.
 RESOURCE_CLASS = "CUSTOM_FPGA_SLOT"
-#: Trait of every provider that is the pool's: only these are changed or removed.
+#: Trait of every provider that the pool owns; the pool changes or removes no others.
 OWNER_TRAIT = "CUSTOM_OWNER_FPGA_POOL"
 #: Maximum length of a trait in Placement.
 _TRAIT_CHARACTERS = 255
@@ -28,7 +28,7 @@ MAX_COUNT = 64
 
 
 class Topology(StrEnum):
-    """How the slots of an instance are linked (lattice paper)."""
+    """Topology of the links between the slots of an instance (lattice paper)."""
 
     ANY = "any"
     LINE = "line"
@@ -36,22 +36,22 @@ class Topology(StrEnum):
 
 
 class Tier(StrEnum):
-    """Priority of an instance on a processor that two share (two-tier paper)."""
+    """Priority of an instance on processors that it shares with one other (two-tier paper)."""
 
     FOREGROUND = "foreground"
-    #: Gets only what the foreground leaves idle.
+    #: Gets only the time that the foreground leaves idle.
     BACKGROUND = "background"
-    #: Begins in the background; the pool moves it to the foreground of its host when there is room for all of it.
+    #: Starts in the background; the pool moves it to the foreground of its host when there is room for all its vCPUs.
     AUTO = "auto"
 
 
-#: Classes of pCPUs in Placement: a pCPU is one of each.
+#: Resource classes of pCPUs in Placement; each pCPU counts as one foreground and one background pCPU.
 TIER_CLASSES: Mapping[Tier, str] = {
     Tier.FOREGROUND: "CUSTOM_FPGA_FOREGROUND_PCPU",
     Tier.BACKGROUND: "CUSTOM_FPGA_BACKGROUND_PCPU",
     Tier.AUTO: "CUSTOM_FPGA_BACKGROUND_PCPU",
 }
-#: Trait of the providers of such pCPUs.
+#: Trait of the providers of pCPUs with tiers.
 TIERS_TRAIT = "CUSTOM_FPGA_TIERS"
 
 
@@ -61,27 +61,27 @@ class AcceleratorRequest(Message, frozen=True, kw_only=True):
     function: str
     count: int = 1
     topology: Topology = Topology.ANY
-    #: None = it shares its processors as any virtual machine does.
+    #: None = no tier: it shares its processors like any other virtual machine.
     tier: Tier | None = None
-    #: How long it will run, as its owner expects; None = unknown.
+    #: Run time that its owner expects; None = unknown.
     runtime_s: Number | None = None
-    #: How much of its processors it will use, percent; None = unknown.
+    #: Expected CPU usage, percent of its processors; None = unknown.
     cpu_usage_percent: Number | None = None
 
     @property
     def linked(self) -> bool:
-        """Whether the slots have to be linked; one slot is linked however it is asked for."""
+        """Whether several slots have to be linked."""
         return self.count > 1 and self.topology != Topology.ANY
 
     @property
     def what(self) -> str:
-        """What is asked for, in a sentence."""
+        """Description of the requested slots for messages."""
         if self.count == 1:
             return "1 slot"
         return f"a {self.topology} of {self.count} slots" if self.linked else f"{self.count} slots"
 
 
-#: By extra spec: pattern of its values (ECMA and Python), and what is right, as a sentence goes on.
+#: By extra spec: pattern of its values (valid in ECMAScript and Python), and the text that completes "expected ...".
 EXTRA_SPECS: Mapping[str, tuple[str, str]] = {
     f"{NAMESPACE}:function": (r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "the name of a function in the pool's catalogue"),
     f"{NAMESPACE}:count": (r"[1-9]|[1-5][0-9]|6[0-4]", f"a number of slots, 1 to {MAX_COUNT}"),
@@ -93,7 +93,7 @@ EXTRA_SPECS: Mapping[str, tuple[str, str]] = {
 }
 
 
-#: What a flavor may say without asking for an accelerator.
+#: Extra specs that a flavor may have without requesting an accelerator.
 TIER_SPECS = (
     f"{NAMESPACE}:tier",
     f"{NAMESPACE}:migrate",
@@ -103,7 +103,7 @@ TIER_SPECS = (
 
 
 def asks_the_pool(extra_specs: Mapping[str, str]) -> bool:
-    """Return whether extra specs ask anything of the pool, be it right or wrong."""
+    """Return whether extra specs contain any of the pool's namespace, valid or not."""
     return any(name.startswith(f"{NAMESPACE}:") for name in extra_specs)
 
 
@@ -112,7 +112,7 @@ def _asks_for_slots(extra_specs: Mapping[str, str]) -> bool:
 
 
 def requested_tier(extra_specs: Mapping[str, str]) -> Tier | None:
-    """Return the tier that extra specs ask for; None = none.  InvalidInput if there is no such tier."""
+    """Return the tier that extra specs request; None = none.  InvalidInput if there is no such tier."""
     tier = extra_specs.get(f"{NAMESPACE}:tier")
     if tier is None:
         return None
@@ -121,19 +121,19 @@ def requested_tier(extra_specs: Mapping[str, str]) -> Tier | None:
 
 
 def may_migrate(extra_specs: Mapping[str, str]) -> bool:
-    """Return whether the pool may have a machine live-migrated to the foreground of another host."""
+    """Return whether the pool may request the live migration of a machine to the foreground of another host."""
     return extra_specs.get(f"{NAMESPACE}:migrate") == "true"
 
 
 def is_dedicated(extra_specs: Mapping[str, str]) -> bool:
-    """Return whether a flavor gives vCPUs dedicated processors, so that they cannot share them in tiers."""
+    """Return whether a flavor gives vCPUs dedicated processors, which cannot be shared in tiers."""
     return extra_specs.get("hw:cpu_policy", "shared") in ("dedicated", "mixed") or any(
         name.endswith(":PCPU") and name.startswith("resources") for name in extra_specs
     )
 
 
 def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
-    """Return what slots extra specs ask for; None = none.  InvalidInput names the one that is wrong."""
+    """Return the request for slots in extra specs; None = none.  InvalidInput names the invalid extra spec."""
     function = extra_specs.get(f"{NAMESPACE}:function")
     tier = requested_tier(extra_specs)
     if function is None:
@@ -156,7 +156,7 @@ def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
 
 
 def check_extra_spec(name: str, value: str) -> None:
-    """Refuse a value or a name that is not an extra spec of the pool; InvalidInput says what is right."""
+    """Raise InvalidInput, saying what is expected, if a name is not an extra spec of the pool or its value invalid."""
     if name not in EXTRA_SPECS:
         raise InvalidInput(f"{name}: not an extra spec of {NAMESPACE}; expected one of {', '.join(EXTRA_SPECS)}")
     pattern, what = EXTRA_SPECS[name]
@@ -184,38 +184,38 @@ def _trait(what: str, name: str) -> str:
 
 
 def provider_name(host: str, card: str, kind: str) -> str:
-    """Return the name of the provider of a card's slots of one kind; unique in the cloud."""
+    """Return the name of the provider of a card's slots of one kind, which is unique in the cloud."""
     return f"{host}:{NAMESPACE}:{card}:{kind}"
 
 
 def provider_uuid(host: str, card: str, kind: str) -> str:
-    """Return the uuid of the provider of a card's slots of one kind: the same whenever it is made again."""
+    """Return the deterministic uuid of the provider of a card's slots of one kind."""
     return str(uuid.uuid5(SLOT_NAMESPACE, provider_name(host, card, kind)))
 
 
 def tiers_provider_name(node: str) -> str:
-    """Return the name of the provider of the pCPUs of a compute node that carry tiers."""
+    """Return the name of the provider of a compute node's pCPUs with tiers."""
     return f"{node}:{NAMESPACE}_tiers"
 
 
 def tiers_provider_uuid(node: str) -> str:
-    """Return the uuid of that provider: the same whenever it is made again."""
+    """Return the deterministic uuid of the provider of a compute node's pCPUs with tiers."""
     return str(uuid.uuid5(SLOT_NAMESPACE, tiers_provider_name(node)))
 
 
 class GuestTier(Message, frozen=True, kw_only=True):
-    """One guest that is in a tier."""
+    """A guest in a tier."""
 
     instance: str
     name: str
-    #: What its owner asks for; None = it was put into a tier without asking.
+    #: Tier that its owner requests; None = it was put into a tier without a request.
     wanted: Tier | None
     tier: Tier
     #: The pCPU of each vCPU.
     pcpus: tuple[int, ...]
     #: Share of its pCPU that each vCPU used lately, 0 to 1; empty = not measured yet.
     usage: tuple[Number, ...]
-    #: Share of each of its pCPUs that was in use, processes of the host included; empty = not measured yet.
+    #: Share of each of its pCPUs that was in use, including processes of the host; empty = not measured yet.
     pcpu_usage: tuple[Number, ...] = ()
-    #: Its flavor lets the pool have it live-migrated.
+    #: Its flavor allows the pool to request its live migration.
     may_migrate: bool = False

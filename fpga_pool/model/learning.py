@@ -1,12 +1,12 @@
 """Learning of a policy from the outcome of its decisions, cycle by cycle.
 
-The policy's state is its own; it learns from events, plain data like the state:
+The state of a policy is opaque plain data.  The policy updates it by events, which are plain data, too:
 
 ``placed`` work was placed by a decision of the policy;
 ``ended``
-    such work has ended, or lost its place: ``state`` says which.
+    such work has ended or lost its place, as ``state`` says.
 
-Each has ``event``, ``at`` (UTC seconds), ``kind`` (``job``, ``gang`` or ``task``) and the fields of `REPORTED`.
+Each event has ``event``, ``at`` (UTC seconds), ``kind`` (``job``, ``gang`` or ``task``) and the fields of `REPORTED`.
 """
 
 import json
@@ -22,7 +22,7 @@ from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
 from fpga_pool.model.transaction import PolicyMemory, Transaction, memory_uuid
 
 Work = Job | Gang | Task
-#: Fields of each kind of work in an event.
+#: Fields of an event, by kind of work.
 REPORTED: Mapping[type, tuple[str, ...]] = {
     Job: (
         *("uuid", "batch_uuid", "project_id", "state", "attempt", "function", "requester", "input_bytes", "host"),
@@ -37,14 +37,14 @@ REPORTED: Mapping[type, tuple[str, ...]] = {
         *("started_at", "ended_at"),
     ),
 }
-#: States in which work has no place: it waits for one, or has ended.
+#: States of work without a place: it waits for one, or has ended.
 _WITHOUT_PLACE = frozenset(
     {JobState.PENDING, GangState.QUEUED, TaskState.QUEUED, *ENDED_JOBS, *ENDED_GANGS, *ENDED_TASKS}
 )
 
 
 class Learning:
-    """The memory of a policy during one planning cycle: read, extended by what has happened, and stored.
+    """The memory of a policy during one planning cycle: it is read, updated by events, and stored.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Learning:
     family
         Name of the policy's family.
     policy
-        Which policy; a policy whose `observe` raises an error learns nothing from this cycle.
+        The policy; if its `observe` raises an error, it learns nothing from this cycle.
 
     """
 
@@ -73,12 +73,12 @@ class Learning:
 
     @property
     def state(self) -> PolicyState:
-        """What the policy decides with: a copy, for a policy that changes it in place."""
+        """State for the policy's decision; a copy, because a policy may change it in place."""
         return deepcopy(self._memory.state)
 
     @property
     def has_changed(self) -> bool:
-        """Whether there is something to store."""
+        """Whether the memory has to be stored."""
         return self._memory != self._before
 
     def note_ends(self, find: Callable[[Collection[str]], Sequence[Work]], now_s: float) -> None:
@@ -113,7 +113,7 @@ class Learning:
         try:
             for work in works:
                 state = self._policy.observe(_event(kind, work, now_s), state)
-            # As it will be read: what is not plain data is refused before it is committed.
+            # Convert it as the store will, so that state that is not plain data is refused before the commit.
             state = json.loads(json.dumps(state, allow_nan=False))
         except Exception as error:  # a policy is a plug-in, and may be wrong
             self.errors.append(error)

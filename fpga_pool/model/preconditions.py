@@ -1,4 +1,4 @@
-"""Preconditions of changes: which version of an object a client has seen."""
+"""Preconditions of changes: the versions of an object that a client has seen (If-Match)."""
 
 import hashlib
 from functools import cache
@@ -12,14 +12,14 @@ from fpga_pool.model.fields import Rest
 from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.rest import marks_of
 
-#: Versions one of which the object must have; None = any version will do.
+#: The object must have one of these versions; None = any version.
 Seen = Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=100)] | None
 
 
 def version_of(thing: Any) -> str:
-    """Return which version of a stored object this is: its generation; "" where it is not stored.
+    """Return the version of an object, which is its generation; "" if it is not stored.
 
-    Limits of a quota have no generation: equal ones are the same version.
+    The limits of a quota have no generation: equal limits are the same version.
     """
     if isinstance(thing, Quota | QuotaLimits):
         return digest(to_text(thing.own if isinstance(thing, Quota) else thing).encode())
@@ -29,20 +29,20 @@ def version_of(thing: Any) -> str:
 
 
 def require_seen(thing: Any, seen: Seen) -> None:
-    """Raise PreconditionFailed if a stored object is none of the versions that a client has seen."""
+    """Raise PreconditionFailed if the version of a stored object is not among those that a client has seen."""
     if seen is not None and version_of(thing) not in seen:
         kind = "quota" if isinstance(thing, QuotaLimits) else type(thing).__name__.lower()
-        raise PreconditionFailed(f"If-Match: the {kind} has changed since that answer; read it again and decide again")
+        raise PreconditionFailed(f"If-Match: the {kind} has changed since it was read; read it again and retry")
 
 
 def digest(data: bytes) -> str:
-    """Return a short digest, to tell versions apart."""
+    """Return a short digest for distinguishing versions."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 @cache
 def _stored_part(cls: Any) -> str:
-    """Return the field of a detail that holds the object itself; "" = it is the object."""
+    """Return the field of a detail class that holds the stored object; "" = the class is the stored object itself."""
     hints = get_type_hints(cls, include_extras=True)
     if "generation" in hints:
         return ""

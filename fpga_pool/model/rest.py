@@ -1,8 +1,8 @@
-"""What the REST API shows of the pool's objects and takes as requests, derived from their classes.
+"""Representation of the pool's objects and requests in the REST API, derived from their classes.
 
-A class of the pool (`Job`, `BatchRequest`) declares its fields once; `rest_type` makes of it the message that crosses
-the REST interface, by the annotations of `model.fields`.  Of it come answers (`show`), the checks of requests
-(`as_request`), the objects of the client (`client.resources`) and the OpenAPI document.
+A class of the pool (`Job`, `BatchRequest`) declares its fields once; `rest_type` derives the message that crosses the
+REST interface from it, by the annotations of `model.fields`.  The message is used for answers (`show`), for the checks
+of requests (`as_request`), for the objects of the client (`client.resources`) and for the OpenAPI document.
 """
 
 import math
@@ -24,21 +24,21 @@ Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class RestField:
-    """A field as the REST API shows it."""
+    """A field in the REST API."""
 
     name: str
-    #: Where it is in the object: its name, or "gang.state" for a field of a part that is shown in its place.
+    #: Path of its value in the object: its name, or for example "gang.state" for a field of a FLAT part.
     source: str
     hint: Any
 
     @property
     def marks(self) -> frozenset[Rest]:
-        """How it is shown."""
+        """Marks that determine its representation."""
         return marks_of(self.hint)
 
 
 def marks_of(hint: Any) -> frozenset[Rest]:
-    """Return how the REST API shows a field of a type."""
+    """Return the `Rest` marks of a type."""
     found = [mark for one in (hint, *_variants(hint)) for mark in getattr(one, "__metadata__", ())]
     return frozenset(mark for mark in found if isinstance(mark, Rest))
 
@@ -49,9 +49,9 @@ def _variants(hint: Any) -> tuple[Any, ...]:
 
 @cache
 def rest_fields(cls: Any) -> tuple[RestField, ...]:
-    """Return what the REST API shows of a class, properties last; its own fields hide those of its parts.
+    """Return the fields of a class in the REST API, properties last; its own fields hide those of its FLAT parts.
 
-    A class that is LISTED is in lists, too, and these leave out the details of its parts.
+    The details of its parts are always shown, unless the class is LISTED: then lists leave them out.
     """
     found: list[RestField] = []
     hints, listed = hints_of(cls), getattr(cls, "LISTED", False)
@@ -73,10 +73,10 @@ def rest_fields(cls: Any) -> tuple[RestField, ...]:
 
 @cache
 def rest_type(cls: Any, *, request: bool = False) -> Any:
-    """Return the message that crosses the REST interface in place of an object or a request.
+    """Return the message class that represents an object or a request in the REST API.
 
-    Of a `request` unknown fields are refused, and what has a default may be missing; in an answer all fields are there,
-    and what a newer API shows besides is left out.
+    In a `request`, unknown fields are refused and fields with a default may be missing.  In an answer, all fields but
+    details are present, and unknown fields, as of a newer API, are ignored.
     """
     needed: list[Any] = []
     optional: list[Any] = []
@@ -93,7 +93,7 @@ def rest_type(cls: Any, *, request: bool = False) -> Any:
     if request:
         names = [field.name for field in rest_fields(cls)]
         fields.sort(key=lambda field: names.index(field[0]))
-    # What is both asked for and shown, such as a shape, has two names.
+    # A class that is part of both requests and answers, such as a shape, gets two names.
     asked = request and not cls.__name__.endswith(("Request", "Requests"))
     name = f"{cls.__name__}Request" if asked else cls.__name__
     return msgspec.defstruct(name, fields, frozen=True, kw_only=request, forbid_unknown_fields=request)
@@ -115,7 +115,7 @@ def _without(hint: Any, mark: Rest) -> Any:
 
 
 def _translated(hint: Any, request: bool) -> Any:
-    """Return the type that a field has in JSON."""
+    """Return the type of a field in JSON."""
     if get_origin(hint) is Annotated:
         marks = [one for one in hint.__metadata__ if isinstance(one, Rest)]
         if Rest.MOMENT in marks:
@@ -125,7 +125,7 @@ def _translated(hint: Any, request: bool) -> Any:
         shown = Annotated[(inner, *kept)] if kept else inner
         return shown | None if Rest.LIMIT in marks else shown
     if _has_fields(hint):
-        return rest_type(hint, request=True) if request else rest_type(hint)  # a class has one message of each kind
+        return rest_type(hint, request=True) if request else rest_type(hint)  # the same call always, for the cache
     arguments = get_args(hint)
     if type(None) in arguments:
         return Union[tuple(_translated(one, request) for one in arguments)]  # noqa: UP007  # of as many as there are
@@ -138,7 +138,7 @@ def _translated(hint: Any, request: bool) -> Any:
 
 
 def show(thing: Any, *, detail: bool = False) -> Any:
-    """Return what the REST API shows of an object; with `detail` its history, too."""
+    """Return the representation of an object in the REST API; with `detail`, details such as its history, too."""
     cls: Any = type(thing)
     return _shower(cls, detail)(thing)
 
@@ -162,7 +162,7 @@ def _shower(cls: Any, detail: bool) -> Convert:
 
 
 def _converter(hint: Any) -> Convert | None:
-    """Return what makes the value in JSON of a field's; None where they are the same."""
+    """Return the function that converts a field's value to its value in JSON; None if they are the same."""
     marks = marks_of(hint)
     if Rest.MOMENT in marks:
         return date
@@ -179,12 +179,12 @@ def _converter(hint: Any) -> Convert | None:
 
 
 def part_of(hint: Any) -> Any:
-    """Return the class of an object that a field holds, if there is one; None = it holds something else."""
+    """Return the class of the object that an optional field holds; None if the field is of another kind."""
     return next((one for one in _variants(hint) if _has_fields(one)), None)
 
 
 def date(at: float | None) -> str | None:
-    """Return seconds since the epoch as ISO 8601 in UTC; what is later than the year 9999 as its last second."""
+    """Convert seconds since the epoch to ISO 8601 in UTC; times after the year 9999 become its last second."""
     return None if at is None else datetime.fromtimestamp(min(at, LATEST), UTC).isoformat(timespec="microseconds")
 
 
@@ -192,9 +192,9 @@ def date(at: float | None) -> str | None:
 
 
 def as_request(cls: Any, body: Any, given: Mapping[str, Any], new_uuid: Callable[[str], str]) -> Any:
-    """Return the request that a body is, with what is `given` besides.
+    """Convert the body of a request to a `cls`, with the additional fields `given`.
 
-    `new_uuid` returns the canonical form of a uuid that a client has chosen, or one in place of "".
+    `new_uuid` returns the canonical form of a uuid that the client has chosen, or a new uuid for "".
     """
     values = dict(given)
     for field in rest_fields(cls):
@@ -209,5 +209,5 @@ def as_request(cls: Any, body: Any, given: Mapping[str, Any], new_uuid: Callable
         values[field.name] = value
     try:
         return cls(**values)
-    except ValueError as error:  # of what no bounds of a field can say, such as an address
+    except ValueError as error:  # from checks that the bounds of a field cannot express, as of an address
         raise InvalidInput(str(error)) from None

@@ -1,8 +1,8 @@
-"""Transactions: the interface of a store for the rules of the pool; they are serial and read their own writes.
+"""Transactions: the interface of a store for the rules of the pool.
 
-`store` implements this on SQL, `sim` in memory.  Everything a transaction changed becomes visible at once, together
-with the commands it sent, or not at all.  `PolicyMemory` is stored with a shard, so that its next owner goes on with
-what a policy has learned.
+Transactions are serializable and read their own writes.  All changes of a transaction, including the commands that it
+sends, become visible at once or not at all.  `store` implements the interface on SQL, `sim` in memory.  `PolicyMemory`
+is stored with a shard, so that the next owner of the shard continues with what a policy has learned.
 """
 
 import uuid
@@ -39,20 +39,20 @@ _NAMESPACE = uuid.UUID("0d8a1f6e-53b0-5c86-9f3c-2a77f1f3b0c4")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyMemory:
-    """The memory of one policy of one family, on one shard."""
+    """Memory of one policy of one family on one shard."""
 
     uuid: str
     shard: str
     family: str
     policy: str
     state: PolicyState = None
-    #: Work placed by the policy whose end was not reported to it yet, by uuid.
+    #: Uuids of work placed by the policy whose end was not reported to it yet.
     watched: tuple[str, ...] = ()
     generation: int = 0
 
 
 def memory_uuid(shard: str, family: str, policy: str) -> str:
-    """Return the deterministic uuid of a memory."""
+    """Return the deterministic uuid of a policy's memory."""
     return str(uuid.uuid5(_NAMESPACE, f"{shard} {family} {policy}"))
 
 
@@ -62,13 +62,13 @@ class PendingBatch:
 
     created_at: Moment
     policy: str
-    #: What these jobs ask for; how many there are, and how large the largest input is.
+    #: Functions of these jobs, their number, and the size of their largest input.
     functions: frozenset[str]
     jobs: int
     largest_input_bytes: int
 
     def joined(self, other: "PendingBatch") -> "PendingBatch":
-        """Return the same batch with other jobs of it."""
+        """Return the same batch with the waiting jobs of both."""
         largest = max(self.largest_input_bytes, other.largest_input_bytes)
         functions, jobs = self.functions | other.functions, self.jobs + other.jobs
         return changed(self, functions=functions, jobs=jobs, largest_input_bytes=largest)
@@ -76,19 +76,19 @@ class PendingBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What the jobs that occupy a slot still ask of it."""
+    """Work that remains on a slot for its active jobs."""
 
     slot: str
-    #: Planned end of the last of them, UTC seconds.
+    #: Planned end of the last job, UTC seconds.
     free_at: Moment
-    #: Planned end of the last transfer that has not arrived, UTC seconds; 0 = all have.
+    #: Planned end of the last input transfer that is not complete, UTC seconds; 0 = all are.
     inputs_due_at: Moment
-    #: Place of the last of them in the slot's queue.
+    #: Position of the last job in the slot's queue.
     last_order: int
 
 
 def backlogs_of(active: Iterable[Job]) -> list[Backlog]:
-    """Return what is still to be done on each slot that has active jobs, by slot; these are all of them."""
+    """Return the backlog of each slot that has active jobs, by slot; `active` are all active jobs."""
     by_slot: dict[str, list[Job]] = {}
     for job in active:
         by_slot.setdefault(job.slot, []).append(job)
@@ -111,34 +111,34 @@ Stored = (
 class Transaction(Protocol):
     """One transaction on one shard.
 
-    Lists of slots, jobs, leases, gangs and what is theirs are those of the shard (of the whole pool in a transaction on
-    none); hosts are always all, because a job's input may come from any.
-    `save` compares the object's `generation` with the stored one and raises Conflict if they differ; the stored one
-    grows by one.  Objects read after a `save` in the same transaction are as saved.  Reads raise NotFound where a
-    single named object does not exist.
+    Lists of slots, jobs, leases, gangs and their parts contain those of the shard only, or those of the whole pool if
+    the transaction is not on a shard; `hosts` always returns all, because a job's input may come from any host.
+    `save` raises Conflict if the object's `generation` differs from the stored one, which it then increments by one.
+    Objects read after a `save` in the same transaction are as saved.  Reads of a single named object raise NotFound if
+    it does not exist.
     """
 
-    #: The request on whose behalf changes are made.  Events and commands carry its ids from then on.
+    #: The request on whose behalf changes are made.  Once set, events and commands carry its ids.
     cause: Cause
 
     @property
     def shard(self) -> Shard:
-        """The shard as this transaction found it; its epoch fences commands and commits."""
+        """The shard as it was at the start of this transaction; its epoch fences commands and commits."""
 
     def batch(self, uuid: str) -> Batch:
         """Return a batch."""
 
     def take_batches(self, uuids: Collection[str]) -> None:
-        """Read these batches, which are to be changed, at once: from then on `batch` needs no query."""
+        """Read several batches that are to be changed in one query; afterwards `batch` needs no query for them."""
 
     def job(self, uuid: str) -> Job:
         """Return a job."""
 
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
-        """Return these jobs, as far as they exist; each is cached from then on, so that `job` needs no query."""
+        """Return the existing jobs among these; afterwards `job` needs no query for them."""
 
     def host(self, name: str, *, heard: bool = False) -> Host:
-        """Return a host; its last heartbeat, `beat` and `heard_at`, is the stored one only if it is to be `heard`."""
+        """Return a host; its last heartbeat (`beat` and `heard_at`) is up to date only with `heard`."""
 
     def slot(self, name: str) -> Slot:
         """Return a slot."""
@@ -147,10 +147,10 @@ class Transaction(Protocol):
         """Return all hosts, by name."""
 
     def servers(self, *, host: str | None = None, uuids: Collection[str] | None = None) -> Sequence[Server]:
-        """Return the servers of one host, or with these uuids, of whatever shard, by name."""
+        """Return the servers of one host, or those with these uuids, in any shard, by name."""
 
     def remove_servers(self, names: Collection[str]) -> None:
-        """Forget servers, by name."""
+        """Remove the servers with these names."""
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
         """Return all slots (of one host), by name."""
@@ -162,24 +162,24 @@ class Transaction(Protocol):
         """Return the batches with jobs in state PENDING that are not withheld, by uuid in order of their rank."""
 
     def waiting_batches(self) -> Mapping[str, Mapping[str, BatchState | None]]:
-        """Return the batches of the pool that wait for others, each with these and how they are; None = not stored."""
+        """Return the batches of the pool that wait for others, each with the states of these (None = not stored)."""
 
     def policies_at_work(self) -> Collection[str]:
-        """Return the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS, by name."""
+        """Return the names of the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS."""
 
     def newest_jobs(self, policies: Collection[str], since: float, most: int) -> Sequence[Job]:
-        """Return jobs, in any state, of the newest batches of these policies, created since then; newest first."""
+        """Return at most `most` jobs, in any state, of batches of these policies created since then, newest first."""
 
     def planned_end(self, batch_uuid: str) -> float | None:
-        """Return when the last of a batch's jobs in a state of ACTIVE_JOBS is planned to end; None = there is none."""
+        """Return the latest planned end of a batch's jobs in a state of ACTIVE_JOBS; None if there are none."""
 
     def pending_jobs(self, batches: Collection[str]) -> Sequence[Job]:
-        """Return the jobs of batches, by uuid, in state PENDING: batch by batch, in the order given, by index."""
+        """Return the jobs in state PENDING of batches, given by uuid: in the order of the batches, then by index."""
 
     def unchanged(self, jobs: Sequence[Job], found_in: int | None = None) -> Sequence[Job]:
-        """Return those of the jobs, read in an earlier transaction, that are still as they were; `job` knows them.
+        """Return the jobs, read in an earlier transaction, that have not changed; `job` needs no query for them then.
 
-        `found_in` is the generation in which that one found the shard: all are, as long as it is in the same.
+        `found_in` is the generation of the shard in that transaction: if it is still the same, none has changed.
         """
 
     def active_jobs(
@@ -188,34 +188,34 @@ class Transaction(Protocol):
         """Return the jobs in a state of ACTIVE_JOBS (on one slot, one host, or of one flow), slot by slot in order."""
 
     def backlogs(self) -> Sequence[Backlog]:
-        """Return what is still to be done on each slot that has active jobs, by slot."""
+        """Return the backlog of each slot that has active jobs, by slot."""
 
     def occupied(self, slots: Collection[str]) -> set[str]:
-        """Return those of the slots in whose queue a job occupies a place."""
+        """Return the slots among these that have active jobs in their queues."""
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
-        """Return the jobs in state PENDING with at least so many attempts that count."""
+        """Return the jobs in state PENDING with at least this number of counted attempts."""
 
     def overdue_inputs(self, due_before: float, *, above_bytes: int = -1) -> Sequence[Job]:
-        """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time.
+        """Return the jobs in state WAITING_INPUT whose planned transfer ended before a point in time.
 
-        Only those with inputs of more than `above_bytes`.
+        Only jobs with inputs of more than `above_bytes` are returned.
         """
 
     def inputs_due(self, due_after: float) -> Sequence[Job]:
-        """Return the jobs in state WAITING_INPUT whose planned transfer is not over by a point in time."""
+        """Return the jobs in state WAITING_INPUT whose planned transfer ends after a point in time."""
 
     def overdue(self, due_before: float) -> dict[str, float]:
-        """Return the jobs that were to have begun or ended before a point in time and have not, each with its time.
+        """Return the jobs that were planned to begin or end before a point in time and have not, with the planned time.
 
-        In state RUNNING the end counts, else the start.
+        For jobs in state RUNNING it is the planned end, for other active jobs the planned start.
         """
 
     def astray(self) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose inputs do not move as planned."""
 
     def jobs_by_shard(self) -> dict[str, int]:
-        """Return how many jobs of each shard are pending or active."""
+        """Return the number of pending and active jobs of each shard."""
 
     def held_results(self, host: str) -> Sequence[Job]:
         """Return the jobs in state RESULT_HELD on a host, oldest first."""
@@ -230,10 +230,10 @@ class Transaction(Protocol):
         """Return the HELD leases (of these slots, of the slots of one host, or of these holders), by slot."""
 
     def processor(self, name: str) -> Processor:
-        """Return a processor that gangs can have."""
+        """Return a processor that is reserved for gangs."""
 
     def processors(self, host: str | None = None) -> Sequence[Processor]:
-        """Return all such processors of the shard (of one host), by name."""
+        """Return all processors of the shard (of one host) that are reserved for gangs, by name."""
 
     def gang(self, uuid: str) -> Gang:
         """Return a gang."""
@@ -242,7 +242,7 @@ class Transaction(Protocol):
         """Return the gangs of the shard that have not ended, in order of arrival."""
 
     def gang_run_times(self, user_id: str, most: int) -> Sequence[float]:
-        """Return `Gang.ran_s` of the last gangs of a user that are done, in whatever shard, the oldest first."""
+        """Return `Gang.ran_s` of the user's last `most` completed gangs, in any shard, oldest first."""
 
     def process(self, uuid: str) -> Process:
         """Return a process of a gang."""
@@ -266,13 +266,13 @@ class Transaction(Protocol):
         """Return a design."""
 
     def policy_memory(self, uuid: str) -> PolicyMemory | None:
-        """Return what a policy remembers of the shard; None = nothing yet."""
+        """Return the memory of a policy for the shard; None if there is none yet."""
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""
 
     def add(self, *things: Stored | ChargedLoad) -> None:
-        """Store new objects; raises DuplicateId if one exists, Conflict where a place is held by another one."""
+        """Store new objects; raises DuplicateId if one exists, Conflict if another one holds its slot or place."""
 
     def save(self, thing: Stored) -> None:
         """Store a changed object."""
@@ -281,10 +281,10 @@ class Transaction(Protocol):
         """Put a command into the outbox."""
 
     def drop_commands(self, host: str) -> None:
-        """Remove what the outbox holds for the slots of a host that is lost; what is about its flows waits for it."""
+        """Remove a lost host's commands for slots from the outbox; those for its flows wait for its return."""
 
     def record_run(self, run: Run) -> None:
-        """Record the completion of a job; at most one per job: a second one raises DuplicateId, now or at the end."""
+        """Record the completion of a job; a second one of the same job raises DuplicateId, here or at the commit."""
 
     def forget_run(self, job_uuid: str) -> None:
-        """Remove the recorded completion of a job that has to compute again."""
+        """Remove the recorded completion of a job that has to be computed again."""

@@ -1,4 +1,4 @@
-"""Changed copies of values, for where there are many; and numbers of things in words."""
+"""Helpers for immutable values: fast copies with changes, and common fields; and counts with their nouns."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -12,9 +12,10 @@ ValueT = TypeVar("ValueT")
 
 
 def changed(value: ValueT, **others: Any) -> ValueT:
-    """Return a message or a dataclass with other values in some fields.
+    """Return a copy of a message or a dataclass with other values in some fields.
 
-    As `dataclasses.replace`, in two thirds of its time for an object of many fields; but no checker reads the names.
+    It takes two thirds of the time of `dataclasses.replace` for an object with many fields, but type checkers do not
+    verify the names.
     """
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.replace(value, **others)
@@ -25,13 +26,13 @@ def changed(value: ValueT, **others: Any) -> ValueT:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things in words: "1 job", "2 jobs"."""
+    """Return a number with its noun: "1 job", "2 jobs"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 @cache
 def _fields(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the names of the fields, and what reads them all."""
+    """Return the names of the fields, and a function that returns the values of all of them."""
     names = field_names(cls)
     if len(names) > 1:
         return names, attrgetter(*names)
@@ -39,7 +40,7 @@ def _fields(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]
 
 
 def shared(source: object, cls: Any) -> dict[str, Any]:
-    """Return the fields of a message or a dataclass that a class has, too: what is made of it has them as well."""
+    """Return the fields of `source` that `cls` has, too, as keyword arguments to construct or change a `cls`."""
     made_of: Any = type(source)
     return {name: getattr(source, name) for name in _common(made_of, cls)}
 
@@ -50,7 +51,7 @@ def _common(one: Any, other: Any) -> tuple[str, ...]:
 
 
 def field_names(cls: Any) -> tuple[str, ...]:
-    """Return the names of the fields of a message or a dataclass, in their order."""
+    """Return the names of the fields of a message class or a dataclass, in order."""
     names: tuple[str, ...]
     names = cls.__struct_fields__ if issubclass(cls, msgspec.Struct) else tuple(field.name for field in fields(cls))
     return names

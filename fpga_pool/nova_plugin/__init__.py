@@ -1,6 +1,6 @@
-"""L4: filters and weighers for nova-scheduler, found by entry points of the groups named here.
+"""L4: filters and weighers for nova-scheduler, discovered by entry points of the groups named here.
 
-nova.conf names two functions, so that everything installed is loaded:
+nova.conf names the two functions of this module, so that all installed classes are loaded:
 
     [filter_scheduler]
     available_filters = nova.scheduler.filters.all_filters
@@ -26,7 +26,7 @@ def all_weighers() -> list[type[Any]]:
 
 
 def _classes(group: str) -> list[type[Any]]:
-    """Return the classes of a group of entry points; one that cannot be loaded keeps the service from starting."""
+    """Return the classes of a group of entry points; raises ImportError, which stops the service, if one fails."""
     found: ExtensionManager[Any] = ExtensionManager(group, on_load_failure_callback=_refuse)
     return [extension.plugin for extension in found]
 

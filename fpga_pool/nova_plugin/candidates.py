@@ -1,7 +1,7 @@
-"""Nova's request and allocation candidates, read for the pool's slots, and the cost of a provider's next slots.
+"""The pool's slots in Nova's requests and allocation candidates, and the cost of a provider's next slots.
 
-Nearly every candidate has one provider, and there are as many candidates as hosts or more.  So the cost of the next
-slots is computed for all providers at once, and again for one of them when some of its slots are claimed.
+Nearly every candidate has one provider, and there are at least as many candidates as hosts.  So the cost of the next
+slots is computed for all providers at once, and again for a provider when some of its slots are claimed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _FUNCTION = f"{NAMESPACE}:function"
 
 
 def accelerator_specs(spec_obj: Any) -> Mapping[str, str] | None:
-    """Return the extra specs of a request for accelerators, be they right or wrong; None for any other request."""
+    """Return the extra specs of a request for accelerators, valid or not; None for any other request."""
     extra_specs = flavor_specs(spec_obj)
     if _FUNCTION in extra_specs or any(_is_about_slots(name) for name in extra_specs):
         return extra_specs
@@ -28,17 +28,17 @@ def accelerator_specs(spec_obj: Any) -> Mapping[str, str] | None:
 
 
 class _LastFlavor:
-    """The flavor that was read last: all filters and weighers read that of a request, one after the other."""
+    """A cache of the last flavor, as all filters and weighers read the flavor of a request one after the other."""
 
     def __init__(self) -> None:
         self._known: tuple[Any, Mapping[str, str]] = None, {}
 
     def specs(self, flavor: Any) -> Mapping[str, str]:
-        """Return its extra specs; to ask whether it has some takes longer than all else for an ordinary request."""
+        """Return the flavor's extra specs; without the cache, this would dominate the time of an ordinary request."""
         last, specs = self._known
         if flavor is not last:
             specs = flavor.extra_specs if flavor and "extra_specs" in flavor else {}
-            self._known = flavor, specs  # at once: threads share it
+            self._known = flavor, specs  # one atomic assignment, as threads share it
         return specs
 
 
@@ -46,7 +46,7 @@ _LAST_FLAVOR = _LastFlavor()
 
 
 def flavor_specs(spec_obj: Any) -> Mapping[str, str]:
-    """Return the extra specs of a request's flavor; none if it has no flavor."""
+    """Return the extra specs of a request's flavor; empty if it has no flavor."""
     return _LAST_FLAVOR.specs(spec_obj.flavor)
 
 
@@ -55,17 +55,17 @@ def _is_about_slots(name: str) -> bool:
 
 
 Candidate = Mapping[str, Any]
-#: Providers that a candidate allocates slots of, with their numbers.
+#: (uuid, number of slots) of the providers from which a candidate allocates slots.
 Slots = Sequence[tuple[str, int]]
-#: Rows of providers, with how many slots of each.
+#: (row, number of slots) of providers.
 Needs = Sequence[tuple[int, int]]
 
-#: Row of a provider that is none of the pool's: the last of a list, which is kept for it.
+#: Row of a provider that is not in the pool; as an index it selects the last entry of lists, which is reserved for it.
 UNKNOWN = -1
 
 
 def slots_of(candidate: Candidate) -> Slots:
-    """Return the providers that a candidate allocates slots of, with their numbers."""
+    """Return the providers from which a candidate allocates slots, with the numbers of slots."""
     return [
         (uuid, given["resources"][RESOURCE_CLASS])
         for uuid, given in candidate["allocations"].items()
@@ -74,12 +74,11 @@ def slots_of(candidate: Candidate) -> Slots:
 
 
 def only_rows(candidates: Sequence[Candidate], rows: Mapping[str, int], divided: int | None = None) -> Ints:
-    """Return (C,) for each candidate the row of the only provider of the pool in it, which gives all slots.
+    """Return the row of the single pool provider of each candidate, which gives all slots, shape (C,).
 
-    UNKNOWN where several do, or none.  `divided` is how many slots a flavor wants in several groups; None if it wants
-    them in one, so that one provider gives all of them.  Nearly all of Nova's candidates are read here, and together
-    they are larger than a processor's caches: so little of them is read, all at once and without a step of Python for
-    each.
+    UNKNOWN if several providers of the pool are in it, or none.  `divided` is the number of slots of a flavor that
+    requests them in several groups; None if it requests them in one, so that one provider gives all of them.  Together
+    Nova's candidates exceed the processor's caches, so this reads little of them, without Python code for each.
     """
     allocations = list(map(itemgetter("allocations"), candidates))
     of_candidate = np.repeat(np.arange(len(candidates)), list(map(len, allocations)))
@@ -97,47 +96,47 @@ def only_rows(candidates: Sequence[Candidate], rows: Mapping[str, int], divided:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """Cost and gain of the next slots of a provider, by its row: NOT_HAD where there are too few, and for UNKNOWN."""
+    """Cost and gain of the next slots of a provider, by its row; NOT_HAD if it has too few, and for UNKNOWN."""
 
     cost: list[float]
-    #: The same with what decides among equals.
+    #: The cost plus a tie-breaker.
     price: list[float]
-    #: Benefit of the pool, vCPU equivalents.
+    #: Added benefit of the pool, in vCPU equivalents.
     gain: list[float]
     #: See `Fitting.latenesses`.
     lateness: list[float]
-    #: (P + 1,) when an instance that gets these slots completes, seconds.
+    #: (P + 1,) seconds until an instance that gets these slots completes.
     completion_s: Floats
 
 
 class FreeSlots:
-    """Counts the slots given to instances of this request; used by one thread at a time."""
+    """The free slots of providers, without those given to instances of this request; used by one thread at a time."""
 
     def __init__(self, fitting: Fitting, found: Ints, per_slot_left: float = 0.0) -> None:
-        """`found` (P,) is how many slots of each provider there are for the request: see `what_is_left`.
+        """`found`, shape (P,), is the number of slots of each provider for the request; see `what_is_left`.
 
-        `per_slot_left` is what a price grows by with each slot that the provider has left.
+        `per_slot_left` is added to a price for each slot that the provider has left.
         """
         self.rows = fitting.providers.rows
         self._fitting = fitting
         self.found = found
         self.per_slot_left = per_slot_left
         self._scarcity = SCARCITY * fitting.scarcity
-        #: By provider, the same without those that were given to instances of this request.
+        #: By provider: `found` without the slots given to instances of this request.
         self.left: list[int] = found.tolist()
         self._given: dict[int, int] = {}
         self._refused: set[int] = set()
-        #: Grows whenever something was given or refused.
+        #: Incremented whenever slots are given or refused.
         self.changes = 0
-        #: By number of slots.
+        #: By number of next slots.
         self._next: dict[int, Next] = {}
 
     def given(self, row: int) -> int:
-        """Return how many slots of a provider went to instances of this request."""
+        """Return the number of slots of a provider given to instances of this request."""
         return self._given.get(row, 0)
 
     def next(self, count: int) -> Next:
-        """Return what the next `count` slots of each provider add."""
+        """Return the cost and gain of the next `count` slots of each provider."""
         found = self._next.get(count)
         if found is None:
             fitting = self._fitting
@@ -153,7 +152,7 @@ class FreeSlots:
         return found
 
     def needs(self, slots: Slots) -> Needs | None:
-        """Return the rows of a candidate's providers and how many slots of each; None if they cannot be had."""
+        """Return the rows of a candidate's providers with their numbers of slots; None if these are not available."""
         needs = []
         for uuid, count in slots:
             row = self.rows.get(uuid)
@@ -167,7 +166,7 @@ class FreeSlots:
         return row not in self._refused and count <= self.left[row]
 
     def cheapest(self, host: str, count: int) -> Needs:
-        """Return the provider of a host that has this many slots at the lowest cost, with that cost."""
+        """Return the host's cheapest provider with this many slots, and `count`; empty if there is none."""
         rows = [
             (self.cost([(row, count)]), row)
             for row in self._fitting.providers.of_host.get(host, ())
@@ -176,19 +175,19 @@ class FreeSlots:
         return ((min(rows)[1], count),) if rows else ()
 
     def tie_break(self, row: int) -> float:
-        """Return what a price is more than the cost: the scarcity of the slots, and how many are left."""
+        """Return the difference of price and cost, which depends on the scarcity of the slots and the number left."""
         return float(self._scarcity[row]) + self.per_slot_left * self.left[row]
 
     def cost(self, needs: Needs) -> float:
-        """Return what the next slots of these providers cost the pool."""
+        """Return the cost of the next slots of these providers for the pool."""
         return self._sum(self._fitting.costs, needs)
 
     def gain(self, needs: Needs) -> float:
-        """Return what the next slots of these providers add to the benefit of the pool, vCPU equivalents."""
+        """Return the benefit that the next slots of these providers add to the pool, in vCPU equivalents."""
         return self._sum(self._fitting.gains, needs)
 
     def lateness(self, needs: Needs) -> float:
-        """Return the same as `Fitting.latenesses` for an instance that waits for all these slots."""
+        """Return the lateness (see `Fitting.latenesses`) of an instance that waits for all these slots."""
         fitting = self._fitting
         reserved = fitting.reserved[[row for row, _ in needs]].max()
         evictions = np.array([self._sum(fitting.evicts, needs)])
@@ -196,14 +195,14 @@ class FreeSlots:
         return float(fitting.reservations.latenesses(completion_s, reserved, evictions)[0])
 
     def completion_s(self, needs: Needs) -> float:
-        """Return when an instance that waits for all these slots completes; those of one card are loaded one by one."""
+        """Return the seconds until an instance with these slots completes; those of a card are loaded one by one."""
         fitting = self._fitting
         loading_s = max(fitting.between(fitting.loads_s, row, self.given(row), count) for row, count in needs)
         runs_s = fitting.runs_s(sum(count for _, count in needs))
         return loading_s + float(runs_s[[row for row, _ in needs]].max())
 
     def take(self, needs: Needs) -> None:
-        """Note that an instance was given slots."""
+        """Record that an instance was given slots."""
         self.changes += 1
         for row, count in needs:
             self._given[row] = self.given(row) + count
@@ -211,7 +210,7 @@ class FreeSlots:
             self._count_again(row)
 
     def refuse(self, needs: Needs) -> None:
-        """Note that Placement has refused a claim of these providers."""
+        """Record that Placement has refused a claim of slots of these providers."""
         self.changes += 1
         for row, _ in needs:
             self._refused.add(row)
@@ -234,9 +233,9 @@ class FreeSlots:
 
 
 def what_is_left(fitting: Fitting, left: Mapping[str, int] | None) -> Ints:
-    """Return (P,) the slots available in both the pool and Placement.
+    """Return the number of slots of each provider that are available in both the pool and Placement, shape (P,).
 
-    `left` is what Placement has left of providers that were asked for; others are as the pool knows them.
+    `left` is the number of slots left in Placement of the queried providers; for others the pool's number is used.
     """
     if left is None:
         return fitting.free
@@ -250,17 +249,17 @@ def what_is_left(fitting: Fitting, left: Mapping[str, int] | None) -> Ints:
 
 # ---- Further attempts
 
-# Nova claims only the first allocation candidate of each host that passes.  Where many requests arrive at once, the
-# first candidates of a few hosts are soon taken while others of the same hosts are free.  So the filter lists such a
-# host again, with one of its other candidates; a weigher puts these attempts after all hosts, so that alternates are
-# other hosts where there are any.
+# Nova claims only the first allocation candidate of each host that passes.  If many requests arrive at once, the first
+# candidates of a few hosts are soon taken while others of the same hosts are free.  So the filter lists such a host
+# again, with another of its candidates.  A weigher puts these attempts after all hosts, so that alternates are other
+# hosts if there are any.
 
-#: Hosts and further attempts together: where so many hosts pass, there is no need for more.
+#: Number of hosts and further attempts together; no further attempts are added beyond it.
 _ENOUGH = 64
 
 
 class FurtherAttempt:
-    """A host in every respect, but with allocation candidates of its own."""
+    """A proxy of a host with different allocation candidates."""
 
     def __init__(self, host: Any, candidates: Sequence[Any]) -> None:
         """`host` is Nova's HostState."""
@@ -281,7 +280,7 @@ class FurtherAttempt:
 
 
 def further_attempts(hosts: Sequence[Any]) -> list[FurtherAttempt]:
-    """Return further attempts on hosts whose candidates are in order, the next best of each host first."""
+    """Return further attempts on hosts with sorted candidates: first the second best of each host, and so on."""
     if len(hosts) >= _ENOUGH:
         return []
     by_host = ([FurtherAttempt(host, [other]) for other in _others(host.allocation_candidates)] for host in hosts)
@@ -290,7 +289,7 @@ def further_attempts(hosts: Sequence[Any]) -> list[FurtherAttempt]:
 
 
 def _others(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield the candidates that take other slots than those before them; the same slots would be refused again."""
+    """Yield the candidates whose slots differ from all before them, as the same slots would be refused again."""
     seen: set[frozenset[tuple[str, int]]] = set()
     for candidate in candidates:
         slots = frozenset(slots_of(candidate))

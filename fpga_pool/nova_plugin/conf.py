@@ -1,4 +1,4 @@
-"""[fpga_pool] of nova.conf: how nova-scheduler asks the pool."""
+"""The options [fpga_pool] in nova.conf: how nova-scheduler queries the pool."""
 
 from pathlib import Path
 
@@ -134,21 +134,21 @@ OPTS = [
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Make the options known to Nova's configuration; again has no effect."""
+    """Register the options in Nova's configuration; repeated calls have no effect."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, GROUP)
 
 
 def unread(conf: cfg.ConfigOpts) -> list[str]:
-    """Return names in our group of nova.conf that no option has."""
+    """Return warnings for the names in the group [fpga_pool] of nova.conf that are no options."""
     return unknown_among(conf, {GROUP.name: set(conf[GROUP.name])})
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
-    """Return the options, for a sample of what goes into nova.conf."""
+    """Return the options for the sample of nova.conf."""
     return [(GROUP, OPTS)]
 
 
 def catalogue(conf: cfg.ConfigOpts) -> Catalogue:
-    """Return the pool's catalogue as it is on this machine."""
+    """Return the pool's catalogue as installed on this machine."""
     return load_catalogue(Path(conf.fpga_pool.catalogue) if conf.fpga_pool.catalogue else installed_catalogue())

@@ -1,4 +1,4 @@
-"""FpgaPoolSlotFilter: hosts where the pool can give an instance its slots, and the best card of each host first."""
+"""FpgaPoolSlotFilter: passes hosts where the pool has slots for an instance, with the best card of each host first."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -28,18 +28,18 @@ register_opts(CONF)
 class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
     """Passes hosts with slots that hold, or can be loaded with, the function of the flavor.
 
-    A slot is free, or held by the pool for jobs that can be evicted.  It must run before filters that drop allocation
-    candidates, since it concludes from the first one of a host what was claimed there.  Slots that
-    `fpga_pool:topology` wants linked are looked at one by one, as the pool will choose them
+    These slots are free, or held by the pool for jobs that can be evicted.  The filter must run before filters that
+    drop allocation candidates, since it infers from the first candidate of a host what was claimed there.  If
+    `fpga_pool:topology` requires linked slots, they are chosen one by one, as the pool will choose them
     (`model.rules.instance.linking`).
 
-    Where no host passes at first, NoValidHost has the reason, which becomes part of the server's fault.
+    If no host passes at first, it raises NoValidHost with the reason, which becomes part of the server's fault.
     """
 
     RUN_ON_REBUILD = False
 
     def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any) -> Iterable[Any]:
-        """Return the hosts that pass; immediately for a request without extra specs of the pool."""
+        """Return the hosts that pass; returns at once for a request without extra specs of the pool."""
         extra_specs = accelerator_specs(spec_obj)
         if extra_specs is None or not CONF.fpga_pool.enabled or request_is_rebuild(spec_obj):
             return filter_obj_list
@@ -54,13 +54,13 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
             raise NoValidHost(reason=str(error)) from None
         except NoValidHost:
             raise
-        except Exception:  # whatever is wrong here must not fail requests that Placement could decide
+        except Exception:  # an error here must not fail requests that Placement could decide
             LOG.exception("%s", self._what_happens())
             why = "the request cannot be compared with the pool of accelerators"
         return self._without_the_pool(hosts, spec_obj, why)
 
     def _without_the_pool(self, hosts: list[Any], spec_obj: Any, why: str) -> list[Any]:
-        """Leave the choice to Placement if the operator wants that."""
+        """Return all hosts if `fail_open` is set; else none, or raise NoValidHost in a first pass."""
         began = _has_claims(REQUESTS.get(spec_obj), hosts)
         REQUESTS.drop(spec_obj)
         if CONF.fpga_pool.fail_open:
@@ -131,5 +131,5 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
 
 
 def _has_claims(request: Request | None, hosts: list[Any]) -> bool:
-    """Return whether this is a later pass: Nova gives back what it claimed only after a pass that returns."""
+    """Return whether this is a later pass, in which NoValidHost would keep Nova from releasing what it has claimed."""
     return request is not None and request.is_about(hosts)

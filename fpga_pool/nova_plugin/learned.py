@@ -1,7 +1,7 @@
-"""FpgaPoolLearnedWeigher: the scorer of the policy `learned` on the hosts that pass, all of them in one call.
+"""FpgaPoolLearnedWeigher: applies the scorer of the policy `learned` to all hosts that pass, in one call.
 
-A host is a node, and an instance a task: `doc/source/algorithms/learned.rst` says which feature is what, and where that
-differs from the clusters of the training.
+A host is a node, and an instance a task. `doc/source/algorithms/learned.rst` describes how features are derived, and
+the differences from the clusters used in training.
 """
 
 import threading
@@ -24,24 +24,24 @@ from fpga_pool.nova_plugin.weighers import CONF, PoolWeigher
 
 LOG = logging.getLogger(__name__)
 
-#: Interval at which the log says at INFO how often the choices agree.
+#: Interval at which the agreement of choices is logged at INFO.
 TELL_S = 60.0
-#: Scores that differ by less are equal.
+#: Scores with a smaller difference are equal.
 _EQUAL = 1e-6
 
 
 class Shadow:
-    """Compares the hosts that the scorer would have chosen with those that Nova has claimed; threads share it."""
+    """Compares the hosts that the scorer would have chosen with those that Nova has claimed; thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        # The garbage collector may end a request in a thread that has the lock.
+        # Reentrant, as the garbage collector may end a request in a thread that holds the lock.
         self._lock, self._clock = threading.RLock(), clock
         self._told_at_s = float("-inf")
-        #: Claims, and those on a host with the best score.
+        #: Number of claims, and of claims on a host with the best score.
         self.claims = self.agreed = 0
 
     def compare(self, hosts: Sequence[Any], found: Floats, completions_s: Floats, claimed: Any) -> None:
-        """Count a claim; `found` and `completions_s` are (N,), of `hosts`."""
+        """Count a claim; `found` has the scores and `completions_s` the completions of `hosts`, shape (N,) each."""
         place = next((place for place, host in enumerate(hosts) if host.host == claimed.host), None)
         if place is None:
             return
@@ -65,14 +65,14 @@ SHADOW = Shadow()
 
 
 class FpgaPoolLearnedWeigher(PoolWeigher):
-    """Prefers the hosts that the learned policy prefers, if `[fpga_pool] learned_mode` says so.
+    """Prefers the hosts that the learned policy prefers, if `[fpga_pool] learned_mode` is active.
 
-    It is neutral without usable weights, or where the network returns anything but finite numbers, and when it takes
-    longer than its budget.  Hosts beyond the shortlist weigh less than all on it.
+    It is neutral if it has no usable weights, if the network does not return finite numbers, or if it takes longer than
+    its budget.  Hosts beyond the shortlist weigh less than all hosts on it.
     """
 
     multiplier = "fpga_pool_learned_weight_multiplier"
-    #: Of this process, made when it is first needed.
+    #: Created at its first use.
     _breaker: Breaker | None = None
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
@@ -106,7 +106,7 @@ class FpgaPoolLearnedWeigher(PoolWeigher):
 
 @lru_cache(maxsize=1)
 def network_of(path: str) -> Network | None:
-    """Return the network in a file, or that of the package; None, which is logged once, if it cannot be read."""
+    """Return the network in a file, or the shipped one if `path` is empty; None, logged once, if it cannot be read."""
     try:
         return read_network(Path(path)) if path else shipped_network()
     except ValueError as error:
@@ -115,9 +115,9 @@ def network_of(path: str) -> Network | None:
 
 
 def _scores(network: Network, request: Request, picture: Picture, rows: Ints, completions_s: Floats) -> Floats | None:
-    """Return (N,) the scores of hosts, the least is best and all are finite; None where the network gives none.
+    """Return the scores of hosts, finite and lower for better hosts, shape (N,); None if the network has no result.
 
-    `rows` and `completions_s` are those of `Request.completions_s`.
+    `rows` and `completions_s` are those returned by `Request.completions_s`.
     """
     able = np.flatnonzero(np.isfinite(completions_s))
     if not len(able):
@@ -127,16 +127,16 @@ def _scores(network: Network, request: Request, picture: Picture, rows: Ints, co
     if scored is None:
         return None
     listed = np.isfinite(scored)
-    # Nova scales weights by the largest difference, which must not be that of hosts out of the question.
+    # Nova scales weights by the largest difference, which unsuitable hosts must not determine.
     found = np.full(len(completions_s), scored[listed].max() + np.log(SHORTLIST))
     found[able[listed]] = scored[listed]
     return found
 
 
 def _view(request: Request, picture: Picture, rows: Ints, completions_s: Floats) -> ClusterView:
-    """Return hosts as nodes, each of a kind of its own, and the next instance as the task; `rows` are (N,).
+    """Return hosts as nodes, each of a separate kind, and the next instance as the task; `rows` has shape (N,).
 
-    The pool knows slots.  Cores and memory are weighed by Nova's own weighers, and are the same for all hosts here.
+    The pool knows only slots.  Nova's weighers consider cores and memory, which are equal for all hosts here.
     """
     fitting, loads = request.fitting, picture.loads()
     providers, count = loads.providers, len(rows)
@@ -162,7 +162,7 @@ def _view(request: Request, picture: Picture, rows: Ints, completions_s: Floats)
 
 
 def _held_s(picture: Picture, functions: Sequence[str], stay_s: float) -> Sequence[float]:
-    """Return how long a slot stays held, by function and for others; the mean of those known where it is unknown."""
+    """Return how long a slot stays held, by function and last for others; the mean of known times if it is unknown."""
     known = picture.run_times_s()
     others_s = sum(known.values()) / len(known) if known else stay_s
     return [*(known.get(name, others_s) for name in functions), others_s]

@@ -15,12 +15,12 @@ from fpga_pool.model.rules.instance.fitting import NOT_HAD, HostCandidates, Slot
 from fpga_pool.model.rules.instance.linking import choose_candidates, lost_connections
 from fpga_pool.nova_plugin.candidates import Needs
 
-#: Places of slots among those of their host.
+#: Positions of slots among the candidate slots of their host.
 Places = frozenset[int]
 _NONE: Places = frozenset()
-#: So many outcomes are kept for requests to come.
+#: Number of outcomes that are cached for later requests.
 _KEPT = 4096
-#: What is so small that it only decides among equals.
+#: Weight so small that it only breaks ties.
 _LITTLE = 1e-6
 
 
@@ -29,24 +29,24 @@ class Outcome:
     """The slots that an instance would get."""
 
     places: Places
-    #: What they cost: among equals it is the less the more stays connected.
+    #: Their cost, plus a tie-breaker: less if more of the remaining slots stay connected.
     price: float
     #: See `model.rules.instance.linking.lost_connections`.
     lost: int
 
 
 class Linked:
-    """Chooses as the pool will when an instance reaches its compute node; used by one thread at a time."""
+    """Chooses slots as the pool will when an instance reaches its compute node; used by one thread at a time."""
 
     def __init__(self, wanted: AcceleratorRequest, slot_candidates: HostCandidates) -> None:
         self._wanted = wanted
         self._slot_candidates = slot_candidates
-        #: Given to instances of this request, by host.
+        #: By host: slots given to instances of this request.
         self._gone: dict[str, Places] = {}
-        #: What was found out, for all hosts that are alike.
+        #: Cached outcomes, shared by all hosts with the same candidates.
         self._known: dict[tuple[int, Places, tuple[tuple[int, int], ...] | None], Outcome | None] = {}
-        #: (P,) what the next instance would cost and lose where one provider gives all of its slots; NOT_HAD where it
-        #: cannot, NaN where nobody has asked.
+        #: (P,) price and lost connections of the next instance if one provider gives all of its slots; NOT_HAD if it
+        #: cannot, NaN if not yet computed.
         self.price: Floats = np.full(len(slot_candidates.kinds), np.nan)
         self.lost: Floats = self.price.copy()
 
@@ -55,7 +55,7 @@ class Linked:
         return self._gone.get(host, _NONE)
 
     def outcome(self, host: str, needs: Needs | None) -> Outcome | None:
-        """Return the slots that the next instance would get from these providers (None = any), after earlier ones."""
+        """Return the slots that the next instance, after earlier ones, would get from these providers (None = any)."""
         slot_candidates, first = self._slot_candidates.located(host)
         if not slot_candidates:
             return None
@@ -71,7 +71,7 @@ class Linked:
         return self._known[key]
 
     def look_at(self, rows: Ints) -> None:
-        """Find out `price` and `lost` of some providers, once of those that are alike."""
+        """Compute `price` and `lost` of these providers, only once for providers of the same kind."""
         new = rows[np.isnan(self.price[rows])]
         _, first, alike = np.unique(self._slot_candidates.kinds[new], return_index=True, return_inverse=True)
         self._look_at_each(new[first].tolist())
@@ -83,14 +83,14 @@ class Linked:
             self.price[row], self.lost[row] = (NOT_HAD, NOT_HAD) if outcome is None else (outcome.price, outcome.lost)
 
     def take(self, host: str, needs: Needs | None) -> None:
-        """Note that an instance was given slots."""
+        """Record that an instance was given slots of a host."""
         outcome = self.outcome(host, needs)
         if outcome is not None:
             self._gone[host] = self.gone(host) | outcome.places
             self._look_at_each(self._slot_candidates.providers_of(host))
 
     def needs(self, host: str, outcome: Outcome) -> tuple[tuple[int, int], ...]:
-        """Return the number of these slots by provider."""
+        """Return the number of slots of an outcome by provider."""
         slot_candidates, first = self._slot_candidates.located(host)
         counted = Counter(slot_candidates[place].provider for place in outcome.places)
         return tuple((first + provider, count) for provider, count in sorted(counted.items()))
@@ -100,7 +100,7 @@ class Linked:
 def _chosen(
     slot_candidates: SlotCandidates, wish: Links, count: int, asked: tuple[tuple[int, int], ...] | None, gone: Places
 ) -> Outcome | None:
-    """Return the slots that the pool would choose; most hosts are the same in the next snapshots."""
+    """Return the slots that the pool would choose; cached, as most hosts do not change between snapshots."""
     left = [place for place in range(len(slot_candidates)) if place not in gone]
     some = [slot_candidates[place] for place in left]
     found = choose_candidates(some, wish, count, None if asked is None else dict(asked))

@@ -1,7 +1,8 @@
 """Free capacity of the pool's providers in Placement, for requests whose candidates do not contain it.
 
-The pool learns of a claim when the instance reaches its compute node; until then only Placement knows.  For one
-instance its candidates say enough.  Those of several are claimed from one list, which does not say how often.
+The pool learns of a claim when the instance reaches its compute node; until then only Placement knows it.  For a single
+instance the candidates are sufficient.  Several instances are claimed from one list of candidates, which does not
+contain how many times each candidate can be claimed.
 """
 
 from collections.abc import Mapping
@@ -23,20 +24,20 @@ _VERSION = "1.36"
 
 
 class Inventory(msgspec.Struct, gc=False):
-    """How much there is of a resource class, and how much of it is allocated."""
+    """Capacity and use of a resource class."""
 
     capacity: int
     used: int
 
 
 class Provider(msgspec.Struct, gc=False):
-    """A resource provider, by resource class."""
+    """A resource provider, with its inventories by resource class."""
 
     resources: dict[str, Inventory]
 
 
 class _Candidates(msgspec.Struct):
-    """What is read of an answer about allocation candidates: with ten thousand hosts it has more than ten megabytes."""
+    """The decoded part of a response with allocation candidates, which exceeds 10 MB for ten thousand hosts."""
 
     provider_summaries: dict[str, Provider]
 
@@ -45,9 +46,9 @@ _DECODER = msgspec.json.Decoder(_Candidates)
 
 
 def providers_with(resource_class: str, request_id: str | None, *required: str) -> Mapping[str, Provider] | None:
-    """Return the providers that have one of a resource class left, and others of their hosts, by uuid.
+    """Return the providers with at least one free unit of a resource class, and others of their hosts, by uuid.
 
-    `required` are traits that such a provider has.  None if Placement does not respond.
+    `required` are traits that such a provider must have.  None if Placement does not respond.
     """
     asked = {"resources": f"{resource_class}:1", "limit": CONF.scheduler.max_placement_results}
     if required:
@@ -65,7 +66,7 @@ def providers_with(resource_class: str, request_id: str | None, *required: str) 
 
 
 def slots_left(request_id: str | None, function: Function) -> Mapping[str, int] | None:
-    """Return how many slots each provider has left that can hold a function; None if Placement does not respond."""
+    """Return the number of free slots of each provider that can hold a function; None if Placement does not respond."""
     providers = providers_with(RESOURCE_CLASS, request_id, OWNER_TRAIT, *placement_traits(function))
     if providers is None:
         return None

@@ -1,6 +1,6 @@
 """The pool as known to one process of nova-scheduler: a snapshot for all requests, updated on demand.
 
-A circuit breaker leaves a pool alone for a while that has not answered several times in a row.
+A circuit breaker suspends queries for a while if the pool has not answered several times in a row.
 """
 
 import os
@@ -30,25 +30,25 @@ from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.scheduler_api import PoolFollower, SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, guest_transport
 
-#: Columns: slots in service, those that compute, and those with a lease; then those that are held until their holder
-#: ends, by function.  The last column is for functions that are not in the catalogue.
+#: Columns: slots in service, busy slots, and slots with a lease; then, by function, slots with a lease that cannot be
+#: revoked.  The last column is for functions that are not in the catalogue.
 IN_SERVICE, BUSY, LEASED, HELD = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loads:
-    """How loaded the hosts of a snapshot are; never changed, so threads may share it."""
+    """The load of the hosts of a snapshot; immutable, so threads may share it."""
 
     providers: Providers
     functions: Sequence[str]
     #: (H, HELD + functions + 1) counts of slots, in the order of the hosts.
     counts: Floats32
-    #: How many hosts were counted for it, beyond what was known from the table before.
+    #: Number of hosts that were counted; the rows of others are copied from the previous table.
     counted: int
 
 
 class LoadTables:
-    """Keeps the last table; threads share it."""
+    """Caches the last table; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class LoadTables:
 
 def _loads(providers: Providers, functions: Sequence[str], before: Loads | None) -> Loads:
     pool = providers.pool
-    # The providers of a snapshot with the same slots in the same rows have the array of the one before.
+    # Successive snapshots with the same slots in the same rows share this array.
     if before is not None and before.providers.of_slot is providers.of_slot and before.functions == functions:
         hosts = _changed(before.providers.pool, pool)
         counts = before.counts.copy()
@@ -78,14 +78,14 @@ def _loads(providers: Providers, functions: Sequence[str], before: Loads | None)
 
 
 def _changed(before: PoolColumns, now: PoolColumns) -> Ints:
-    """Return the hosts of which the row, or that of a slot, is another one."""
+    """Return the hosts whose row, or a row of whose slots, has changed."""
     hosts = before.hosts["changed_in"] != now.hosts["changed_in"]
     hosts[now.slot_host[before.slots["changed_in"] != now.slots["changed_in"]]] = True
     return np.flatnonzero(hosts)
 
 
 def _counted(pool: PoolColumns, functions: Sequence[str], hosts: Ints) -> Floats32:
-    """Return (hosts, columns) the counts of these hosts, which are in order."""
+    """Return the counts of these hosts, which are sorted, shape (hosts, columns)."""
     here = np.zeros(len(pool.hosts["name"]), dtype=bool)
     here[hosts] = True
     rows = np.flatnonzero(here[pool.slot_host])
@@ -111,7 +111,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Breaker:
-    """Circuit breaker: after the pause one query is let through, and its result decides.  Threads share it."""
+    """Circuit breaker: after the pause one query is let through, and its result decides.  Thread-safe."""
 
     def __init__(self, failures: int, reset_s: float, clock: Callable[[], float]) -> None:
         self._most, self._reset_s, self._clock = failures, reset_s, clock
@@ -120,7 +120,7 @@ class Breaker:
         self._failed_at = 0.0
 
     def closed(self) -> bool:
-        """Return whether to ask now."""
+        """Return whether to query now."""
         with self._lock:
             if self._failures < self._most:
                 return True
@@ -130,32 +130,32 @@ class Breaker:
             return True
 
     def note_answer(self) -> None:
-        """Take note that there was an answer."""
+        """Record a successful query."""
         with self._lock:
             self._failures = 0
 
     def note_failure(self) -> None:
-        """Take note that there was none."""
+        """Record a failed query."""
         with self._lock:
             self._failures += 1
             self._failed_at = self._clock()
 
 
-#: Functions, each with how long instances stay, whose fitting slots are kept with a snapshot.
+#: Number of pairs of function and lifetime for which fitting slots are cached with a snapshot.
 _KEPT = 64
 
 
-#: Queries that a request may make, one after the other: for the slots, and for observations.
+#: Successive queries that a request may make: for the slots, and for observations.
 _QUERIES = 2
 
-#: Interval at which observations are asked for; they are medians and fits that change slowly.
+#: Interval at which observations are requested; they are medians and fits that change slowly.
 OBSERVE_S = 60.0
 
 
 class DeclaredRunTimes:
-    """Run times that flavors of earlier requests declare, by function; threads share it."""
+    """Run times declared by the flavors of earlier requests, by function; thread-safe."""
 
-    #: Share of the newest request in the mean.
+    #: Weight of the newest request in the mean.
     _NEWEST = 0.1
 
     def __init__(self) -> None:
@@ -163,23 +163,23 @@ class DeclaredRunTimes:
         self._mean_s: dict[str, float] = {}
 
     def note(self, function: str, run_time_s: float) -> None:
-        """Take note of a request."""
+        """Record the declared run time of a request."""
         with self._lock:
             before_s = self._mean_s.get(function, run_time_s)
             self._mean_s[function] = before_s + self._NEWEST * (run_time_s - before_s)
 
     def means_s(self) -> Mapping[str, float]:
-        """Return the mean of each function, in which the latest requests count most."""
+        """Return the exponentially weighted mean of each function, in seconds."""
         with self._lock:
             return dict(self._mean_s)
 
 
 class PoolUnknown(Exception):
-    """Nothing is known of the pool that is new enough to decide by."""
+    """There is no snapshot of the pool that is recent enough for a decision."""
 
 
 class Picture:
-    """A snapshot with results computed from it; threads may share it."""
+    """A snapshot with cached results computed from it; threads may share it."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class Picture:
         declared: "DeclaredRunTimes | None" = None,
         tables: LoadTables | None = None,
     ) -> None:
-        """`catalogue` has the observed time models already; `tables` are shared with earlier pictures."""
+        """`catalogue` includes the observed time models; `tables` are shared with earlier pictures."""
         self.providers = providers
         self.observations = observations or Observations()
         self.declared = declared or DeclaredRunTimes()
@@ -198,21 +198,21 @@ class Picture:
         self._fitting: dict[tuple[str, float], Fitting] = {}
 
     def loads(self) -> Loads:
-        """Return how loaded the hosts are."""
+        """Return the load of the hosts."""
         return self._tables.of(self.providers, tuple(name for name in self.catalogue.functions if not is_design(name)))
 
     def run_times_s(self) -> Mapping[str, float]:
-        """Return how long instances run by function, as far as that is known."""
+        """Return the known run times of instances in seconds, by function; declared ones take precedence."""
         return {**self.observations.run_times_s(), **self.declared.means_s()}
 
     def run_time_s(self, project_id: str, function: str) -> float | None:
-        """Return how long an instance probably runs, by those that have ended; None = unknown."""
+        """Return the expected run time of an instance, from instances that have ended; None = unknown."""
         seconds = self.observations.run_time_s(project_id, function)
-        # To two digits, so that projects with nearly the same run times share what fits.
+        # Rounded to two digits, so that projects with similar run times share cached results.
         return None if seconds is None else max(1.0, float(f"{seconds:.1e}"))
 
     def fitting(self, function: str, stay_s: float) -> Fitting:
-        """Return the slots available for a function; UnknownFunction if the catalogue has none of that name."""
+        """Return the slots available for a function; raises UnknownFunction if it is not in the catalogue."""
         key = function, stay_s
         found = self._fitting.get(key)
         if found is None:
@@ -233,7 +233,7 @@ class Limits:
 
 
 class Pool:
-    """Queries the pool for changes, once for all waiting requests; threads share it."""
+    """Queries the pool for changes, once for all waiting requests; thread-safe."""
 
     def __init__(
         self,
@@ -253,10 +253,10 @@ class Pool:
         self._known: tuple[float, Picture] | None = None
 
     def now(self) -> Picture:
-        """Return the pool at most `snapshot_age_s` old, or `stale_age_s` if it does not answer.
+        """Return a picture at most `snapshot_age_s` old, or at most `stale_age_s` if the pool does not answer.
 
-        Raises PoolUnknown where there is no such picture.  Who finds another request asking waits for its answer, which
-        may take longer than the timeout of one query, and asks no more itself when that has passed.
+        Raises PoolUnknown if there is none.  A request that finds another one querying the pool waits for its answer,
+        which may take longer than the timeout of one query; if it has waited that long, it does not query itself.
         """
         found = self._younger_than(self._limits.snapshot_age_s)
         if found is not None:
@@ -276,7 +276,7 @@ class Pool:
             self._asking.release()
 
     def knowing(self, function: str) -> Picture:
-        """Return the pool as `now` does; for a design that is not known yet the pool is queried at once."""
+        """Return a picture as `now` does; for a design that is not yet known, query the pool at once."""
         picture = self.now()
         if function in picture.catalogue.functions or not is_design(function):
             return picture
@@ -315,14 +315,16 @@ class Pool:
         return picture
 
     def _note_observations(self) -> None:
-        """Ask for observations now and then; requests do not depend on them."""
+        """Request observations every `OBSERVE_S` seconds; a failure is only logged, as they are not essential."""
         if self._clock() - self._observed_at_s < OBSERVE_S:
             return
         self._observed_at_s = self._clock()
         try:
             found = self._observe()
         except (MessagingError, FpgaPoolError) as error:
-            LOG.warning("the observed run times are those of %g s ago, or none: %s", OBSERVE_S, error)
+            LOG.warning(
+                "the observed run times could not be updated; those of %g s ago, if any, are used: %s", OBSERVE_S, error
+            )
             return
         if found != self._observations:
             self._observations, self._catalogue = found, None
@@ -339,10 +341,10 @@ class Pool:
 
 
 def _made(conf: cfg.ConfigOpts) -> Pool:
-    """Return what asks the pool of a configuration; nothing is sent yet."""
+    """Return a `Pool` for a configuration; connections are made at the first query."""
     group = conf.fpga_pool
     for said in unread(conf):
-        # Not refused: the file is Nova's, and without its scheduler no server would start.
+        # Only a warning: the file is Nova's, and without nova-scheduler no server would start.
         LOG.warning("%s", said)
 
     @cache
@@ -364,7 +366,7 @@ def _made(conf: cfg.ConfigOpts) -> Pool:
 
 
 class _OfProcess:
-    """The one of this process: a forked one makes its own, because threads and connections do not cross a fork."""
+    """The `Pool` of this process; a forked one creates another, as threads and connections do not survive a fork."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -386,10 +388,10 @@ _OF_PROCESS = _OfProcess()
 
 
 def pool(conf: cfg.ConfigOpts) -> Pool:
-    """Return what this process knows of the pool; made when it is first asked for."""
+    """Return the `Pool` of this process, created at its first use."""
     return _OF_PROCESS.get(conf)
 
 
 def forget() -> None:
-    """Have the next request begin again, as after a change of the configuration."""
+    """Discard the `Pool` of this process, so that the next request creates it again with the current configuration."""
     _OF_PROCESS.forget()

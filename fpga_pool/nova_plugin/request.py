@@ -1,8 +1,8 @@
-"""One request for instances, from the filter's first pass to its last weigher.
+"""One request for instances, from the filter's first pass to the last weigher.
 
-Nova fetches allocation candidates once for all instances of a request and only ever claims the first candidate of a
-host, so the order of the candidates determines the card, and without a record of the claims of earlier instances Nova
-would claim full cards again. Nova does not report what it claimed: it shows in the hosts it passes next.
+Nova fetches allocation candidates once for all instances of a request, and only claims the first candidate of a host.
+So the order of the candidates determines the card, and without a record of the claims of earlier instances Nova would
+claim full cards again. Nova does not report its claims; they are inferred from the hosts of the next pass.
 """
 
 import zlib
@@ -32,22 +32,22 @@ from fpga_pool.nova_plugin.candidates import (
 from fpga_pool.nova_plugin.linked import Linked
 from fpga_pool.nova_plugin.pool import Picture
 
-#: What is so small that it only decides among equals.
+#: Weight so small that it only breaks ties.
 _LITTLE = 1e-6
 
 
-#: The first candidate of a host, and the row of the provider that gives all slots there; None where several do, or it
-#: gives another number.
+#: The first candidate of a host, and the row of the provider that gives all slots in it; None if several providers
+#: do, or if it gives another number of slots.
 First = tuple[Candidate | None, int | None]
 
 
 class Offer(NamedTuple):
-    """The slots that a host would give the next instance, by its first candidate."""
+    """The effects of the slots that a host would give the next instance by its first candidate."""
 
     candidate: Candidate | None
-    #: `FreeSlots.changes` when it was worked out.
+    #: `FreeSlots.changes` when it was computed.
     changes: int
-    #: Benefit that it adds to the pool, vCPU equivalents.
+    #: Benefit that it adds to the pool, in vCPU equivalents.
     benefit: float
     #: See `Fitting.latenesses`.
     lateness: float
@@ -70,71 +70,71 @@ class Request:
         instance: str = "",
         picture: Picture | None = None,
     ) -> None:
-        """`left` is what Placement has left of providers that were asked for; others are as the pool knows them.
+        """`left` is the number of slots left in Placement, by provider; for others the pool's number is used.
 
-        `instance` is the uuid of the (first) instance: concurrent requests divide equal candidates by it.  `picture` is
-        of the pool that `fitting` is of, for weighers that read more of it.
+        `instance` is the uuid of the (first) instance, by which concurrent requests choose among equal candidates.
+        `picture` is the snapshot that `fitting` was made from, for weighers that read more of it.
         """
         self.wanted, self.picture = wanted, picture
-        #: Called once with the host of the next instance: in the pass after its claim, or else when the request ends.
+        #: Called once with the host of the next instance, in the pass after its claim or when the request ends.
         self.on_claim: Callable[[Any], None] | None = None
-        #: Other candidates of the hosts that pass, for an instance whose first claims Placement refuses.
+        #: Other candidates of the passing hosts, for an instance whose first claims Placement refuses.
         self.attempts: list[FurtherAttempt] = []
         self.fitting, self._together = fitting, together
         self._instances = instances
         self._turn = zlib.crc32(instance.encode())
-        # Among equals one instance takes the card with the fewest slots left, so that others stay whole; several
-        # spread, since Placement may know of claims that the pool does not.
+        # Among equal cards, a single instance takes the one with the fewest slots left, so that others stay whole;
+        # several instances spread, since Placement may know claims that the pool does not.
         per_slot_left = _LITTLE if instances == 1 else -_LITTLE
         self._free_slots = FreeSlots(fitting, what_is_left(fitting, left), per_slot_left)
-        #: By the row of a provider; NOT_HAD for UNKNOWN.
+        #: By row of a provider; NOT_HAD for UNKNOWN.
         self._scarcity: list[float] = [*fitting.scarcity.tolist(), NOT_HAD]
-        #: What all slots of an instance add where one provider gives them.
+        #: Cost and gain of all slots of an instance if one provider gives them.
         self._next = self._free_slots.next(wanted.count)
-        #: Instances on each host when it was seen last, and how many of this request went there.
+        #: Number of instances on each host in the last pass, and number of instances of this request placed there.
         self._seen: dict[Any, int] = {}
         self._taken: dict[Any, int] = {}
         self._first: dict[Any, First] = {}
         self._known_rows: tuple[Sequence[Any], list[int]] = [], []  # see `_rows`
         self._offers: dict[Any, Offer] = {}
-        #: Which slots they are; None where there is only one for each instance.
+        #: Chooses the slots of each instance; None if an instance has only one slot.
         self._linked = Linked(wanted, fitting.slot_candidates) if wanted.count > 1 else None
 
     def is_about(self, hosts: Sequence[Any]) -> bool:
-        """Return whether these are hosts of an earlier pass: Nova makes new ones for every request."""
+        """Return whether these are hosts of an earlier pass; Nova creates new objects for every request."""
         return bool(hosts) and hosts[0] in self._seen
 
     @property
     def complete(self) -> bool:
-        """Whether all instances have a host: Nova asks once more then, for alternates."""
+        """Whether all instances have a host; Nova then makes one more pass, for alternates."""
         return sum(self._taken.values()) >= self._instances
 
     # Passes of the filter
 
     def first_pass(self, hosts: Sequence[Any]) -> list[Any]:
-        """Return the hosts that can take an instance, the candidates of each in order from the best on."""
+        """Return the hosts that can take an instance, and sort the candidates of each, best first."""
         return self._admitted(hosts)
 
     def further(self, passing: Sequence[Any]) -> list[FurtherAttempt]:
         """Return the further attempts on hosts that pass.
 
-        There are none for several instances: later ones conclude from the hosts what was claimed.
+        There are none for several instances, as later passes infer the claims from the hosts.
         """
         self.attempts = further_attempts(passing) if self._instances == 1 else []
         return self.attempts
 
     def next_pass(self, hosts: Sequence[Any]) -> list[Any]:
-        """Return the same after an instance was claimed; only hosts for which that changed something are looked at."""
+        """Return the hosts that pass after an instance was claimed; only hosts affected by the claim are checked."""
         self._known_rows = [], []
         changed = self._note_claim(hosts)
         admitted = set(self._admitted([host for host in hosts if host in changed]))
         return [host for host in hosts if host not in changed or host in admitted]
 
     def _note_claim(self, hosts: Sequence[Any]) -> set[Any]:
-        """Find the host of the last instance.
+        """Find the host of the last instance; return the hosts that are affected by its claim.
 
-        Hosts come in the order in which their claims were tried: of those before it Placement has refused the first
-        candidate, whatever the pool thinks of it.
+        Hosts are in the order in which claims were tried. So Placement has refused the first candidate of each host
+        before that of the instance, whatever the pool knows of it.
         """
         seen = self._seen
         grown = [place for place, host in enumerate(hosts) if host.num_instances > seen.get(host, host.num_instances)]
@@ -156,14 +156,14 @@ class Request:
         return set(hosts[: grown[-1] + 1])
 
     def ended(self) -> None:
-        """Look for the last claim: after that of the only instance of a request there is no further pass."""
+        """Find the last claim at the end of the request, as no pass follows the claim of a single instance."""
         grown = (host for host, seen in self._seen.items() if host.num_instances > seen)
         if self.on_claim is not None:
             for host in grown:
                 self.on_claim(host)
 
     def _admitted(self, hosts: Sequence[Any]) -> list[Any]:
-        """Return the hosts of which the pool can fulfil a candidate, with the candidates of each in order."""
+        """Return the hosts with a candidate that the pool can fulfil, and sort the candidates of each."""
         for host in hosts:
             self._seen[host] = host.num_instances
         listed = [host.allocation_candidates for host in hosts]
@@ -192,7 +192,7 @@ class Request:
         return only_rows(candidates, self._free_slots.rows, None if self._together else self.wanted.count)
 
     def _prices(self, rows: Ints) -> Floats:
-        """Return (P + 1,) what the next instance costs where one of these providers gives all of its slots."""
+        """Return the price of the next instance if one of these providers gives all of its slots, shape (P + 1,)."""
         price = np.array(self._next.price)
         if self._linked is not None and self.wanted.linked:
             self._linked.look_at(rows[rows != UNKNOWN])
@@ -200,10 +200,10 @@ class Request:
         return price
 
     def _admit_divided(self, host: Any, candidates: list[Candidate]) -> bool:
-        """Do the same where candidates take slots of several providers, or none."""
+        """Do the same as `_admitted` for one host some of whose candidates take slots of several providers, or none."""
         self._first.pop(host, None)
         allocated = [slots_of(candidate) for candidate in candidates]
-        if not any(allocated):  # Placement allocates no slots: what the pool knows of the host decides alone
+        if not any(allocated):  # Placement allocates no slots, so only the pool's view of the host decides
             return bool(self._anywhere(host))
         if self.wanted.linked:
             costs = [self._linked_cost(host.host, slots) for slots in allocated]
@@ -212,7 +212,7 @@ class Request:
         return self._put_in_order(host, candidates, costs) is not None
 
     def _put_in_order(self, host: Any, candidates: list[Candidate], costs: list[float]) -> int | None:
-        """Leave a host the candidates that can be had, from the cheapest on; return the place that the first had.
+        """Set the available candidates of a host, cheapest first; return the previous place of the first, None if none.
 
         Concurrent requests begin with different ones of equal candidates.
         """
@@ -224,7 +224,7 @@ class Request:
         return order[0] if host.allocation_candidates else None
 
     def _first_of(self, host: Any) -> First:
-        """Return what the first candidate of a host allocates; other filters may have dropped some."""
+        """Return the first candidate of a host with its provider; other filters may have dropped candidates."""
         candidates = host.allocation_candidates
         if not candidates:
             return _NONE
@@ -244,9 +244,9 @@ class Request:
         return self._free_slots.needs(() if candidate is None else slots_of(candidate))
 
     def _anywhere(self, host: Any) -> Needs:
-        """Return the cheapest provider of a host that has enough slots, with how many of them.
+        """Return the cheapest provider of a host that has enough slots, with their number.
 
-        Slots that have to be linked may be of several.
+        Slots that have to be linked may belong to several providers.
         """
         if self._linked is not None and self.wanted.linked:
             outcome = self._linked.outcome(host.host, None)
@@ -254,7 +254,7 @@ class Request:
         return self._free_slots.cheapest(host.host, self.wanted.count)
 
     def _cost(self, slots: Slots) -> float:
-        """Return what a candidate's slots cost the pool; NOT_HAD if they cannot be had."""
+        """Return the cost of a candidate's slots for the pool; NOT_HAD if they are not available."""
         free_slots = self._free_slots
         needs = free_slots.needs(slots)
         if needs is None:
@@ -263,35 +263,35 @@ class Request:
         return sum(free_slots.next(count).cost[row] for row, count in needs) + tie_break
 
     def _linked_cost(self, host: str, slots: Slots) -> float:
-        """Return the same of slots that have to be linked."""
+        """Return the same as `_cost` for slots that have to be linked."""
         needs = self._free_slots.needs(slots)
         outcome = self._linked.outcome(host, needs) if needs and self._linked is not None else None
         return NOT_HAD if outcome is None else outcome.price
 
-    # What weighers read
+    # Values for weighers
 
     def benefits(self, hosts: Sequence[Any]) -> list[float]:
-        """Return the benefit to the pool of the next instance on each host (benefit paper, equation 1)."""
+        """Return the benefit that the next instance adds to the pool on each host (benefit paper, equation 1)."""
         return self._offered(hosts, self._next.gain, lambda host: self._offer(host).benefit)
 
     def latenesses(self, hosts: Sequence[Any]) -> list[float]:
-        """Return how much later all instances complete with the next one on each host: see `Fitting.latenesses`.
+        """Return how much later all instances complete with the next one on each host; see `Fitting.latenesses`.
 
-        NOT_HAD where a host has no further slots.
+        NOT_HAD if a host has no further slots.
         """
         return self._offered(hosts, self._next.lateness, lambda host: self._offer(host).lateness)
 
     def _offered(self, hosts: Sequence[Any], by_row: Sequence[float], of: Callable[[Any], float]) -> list[float]:
-        """Return a value for each host, by the row of its first candidate; by `of` for those that have none there."""
+        """Return a value for each host: that of its first candidate's row, or by `of` if that is NOT_HAD."""
         found = [by_row[row] for row in self._rows(hosts)]
         if NOT_HAD in found:
             found = [of(host) if value == NOT_HAD else value for host, value in zip(hosts, found, strict=True)]
         return found
 
     def _rows(self, hosts: Sequence[Any]) -> list[int]:
-        """Return the row of each host's first candidate; UNKNOWN where it is not the one that the filter put there.
+        """Return the row of each host's first candidate; UNKNOWN if it is not the one that this filter put first.
 
-        All weighers ask for the same hosts, one after the other, and candidates change before them only.
+        The result is cached, as all weighers request the same hosts, and candidates do not change between them.
         """
         known, rows = self._known_rows
         if known == hosts:
@@ -305,9 +305,9 @@ class Request:
         return found
 
     def completions_s(self, hosts: Sequence[Any]) -> tuple[Ints, Floats]:
-        """Return (N,) the slowest provider of the next instance on each host, and the seconds until it completes there.
+        """Return the next instance's slowest provider and its seconds to completion on each host, shape (N,) each.
 
-        UNKNOWN and NOT_HAD where a host has no further slots.
+        UNKNOWN and NOT_HAD if a host has no further slots.
         """
         rows: Ints = np.array(self._rows(hosts), dtype=np.int64)
         completions_s: Floats = self._next.completion_s[rows]
@@ -319,7 +319,7 @@ class Request:
         return rows, completions_s
 
     def _offer(self, host: Any) -> Offer:
-        """Return what a host gives the next instance where its first candidate's row does not say so."""
+        """Return the offer of a host to the next instance, if it cannot be read from the row of its first candidate."""
         candidate = self._first_of(host)[0]
         free_slots = self._free_slots
         offer = self._offers.get(host)
@@ -330,7 +330,7 @@ class Request:
         return offer
 
     def scarcities(self, hosts: Sequence[Any]) -> list[float]:
-        """Return how much other functions need the slots that the next instance on each host takes, 0 to 1."""
+        """Return how much other functions need the slots that the next instance takes on each host, 0 to 1."""
         return self._offered(hosts, self._scarcity, self._scarcity_of)
 
     def _scarcity_of(self, host: Any) -> float:
@@ -339,14 +339,14 @@ class Request:
         return max((self._scarcity[each] for each in rows), default=0.0)
 
     def lost_connections(self, host: Any) -> int | None:
-        """Return what the next instance on a host takes from what is connected there; None where it has one slot."""
+        """Return the connections that remaining slots lose to the next instance on a host; None if it has one slot."""
         if self._linked is None:
             return None
         outcome = self._linked.outcome(host.host, self._first_needs(host) or None)
         return None if outcome is None else outcome.lost
 
     def losses(self, hosts: Sequence[Any]) -> list[float]:
-        """Return the same of many hosts, nearly all by the row of their first candidate; NOT_HAD where it is None."""
+        """Return `lost_connections` of many hosts, mostly by the row of their first candidate; NOT_HAD for None."""
         if self._linked is None:
             return [NOT_HAD] * len(hosts)
         rows = np.array(self._rows(hosts), dtype=np.int64)
@@ -357,10 +357,10 @@ class Request:
         lost = self.lost_connections(host)
         return NOT_HAD if lost is None else float(lost)
 
-    # Why
+    # Explanations
 
     def explain(self, host: Any) -> str:
-        """Describe the slots of a host for this request."""
+        """Return a text that describes the slots of a host for this request."""
         _, why = explain_host(
             self.fitting, host.host, self.wanted.count, together=self._together, links=wished_links(self.wanted)
         )
@@ -369,9 +369,9 @@ class Request:
 
 
 def _compared(rows: Ints, prices: Floats, counts: Sequence[int]) -> tuple[list[bool], list[bool]]:
-    """Return for each host whether all its candidates are of one provider each, and whether they cost the same.
+    """Return for each host whether each of its candidates has a single provider, and whether all have the same price.
 
-    `rows` and `prices` are of all candidates; `counts` of them belong to each host.
+    `rows` and `prices` are those of all candidates, host by host; `counts` is the number of candidates of each host.
     """
     number = np.array(counts, dtype=np.int64)
     whole, equal = np.zeros((2, len(number)), dtype=bool)

@@ -1,7 +1,7 @@
 """FpgaPoolTierFilter and FpgaPoolTierWeigher: hosts for instances that share pCPUs in tiers.
 
-Placement counts the pCPUs of each tier, so that what comes here has room.  The filter refuses what Placement cannot
-know of; the weigher prefers hosts where the other tier is emptiest.  Neither costs other requests anything.
+Placement counts the pCPUs of each tier, so hosts that reach the filter have enough of them.  The filter checks what
+Placement cannot know; the weigher prefers hosts whose other tier is emptiest.  Other requests are not slowed down.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,13 +37,14 @@ def tier_specs(spec_obj: Any) -> Mapping[str, str] | None:
 class FpgaPoolTierFilter(filters.BaseHostFilter):
     """Passes hosts whose pCPUs can carry a vCPU of each tier.
 
-    No host passes for a flavor that asks Placement for other pCPUs than the pool, or for dedicated pCPUs.
+    No host passes for a flavor whose tier does not match the pCPUs that it requests from Placement, or for dedicated
+    pCPUs.
     """
 
     RUN_ON_REBUILD = False
 
     def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any) -> Iterable[Any]:
-        """Return the hosts that pass; immediately for a request without a tier."""
+        """Return the hosts that pass; returns at once for a request without a tier."""
         extra_specs = tier_specs(spec_obj)
         if extra_specs is None or not CONF.fpga_pool.enabled or request_is_rebuild(spec_obj):
             return filter_obj_list
@@ -62,7 +63,7 @@ class FpgaPoolTierFilter(filters.BaseHostFilter):
 
 
 def _wrong(extra_specs: Mapping[str, str], spec_obj: Any) -> str:
-    """Return the error in a request for a tier; "" = none."""
+    """Return the error in a request for a tier; empty if there is none."""
     try:
         found = next(wrong_tier(extra_specs, spec_obj.flavor.vcpus), "")
     except InvalidInput as error:
@@ -74,12 +75,12 @@ def _wrong(extra_specs: Mapping[str, str], spec_obj: Any) -> str:
 
 
 class FpgaPoolTierWeigher(weights.BaseHostWeigher):
-    """Prefers for the background hosts with few foreground vCPUs, and for the foreground those with few others."""
+    """Prefers hosts with few vCPUs in the tier opposite to that of the instance."""
 
     minval, maxval = 0.0, 1.0
 
     def weight_multiplier(self, host_state: Any) -> float:
-        """Return the multiplier of the host's aggregates, else that of nova.conf."""
+        """Return the multiplier in the metadata of the host's aggregates, else that of nova.conf."""
         name = "fpga_pool_tier_weight_multiplier"
         return float(get_weight_multiplier(host_state, name, CONF.fpga_pool.tier_weight_multiplier))
 

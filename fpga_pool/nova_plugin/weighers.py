@@ -1,7 +1,7 @@
-"""Which of the hosts that pass is best for the pool, by the results of FpgaPoolSlotFilter.
+"""Weighers that prefer the hosts that are best for the pool, by the results of FpgaPoolSlotFilter.
 
 Nova skips weighers when one host is left, and calls them once for each instance of a request.  It normalizes the
-weights of each to 0..1 and multiplies them.
+weights of each weigher to 0..1 and applies its multiplier.
 """
 
 from collections.abc import Sequence
@@ -24,28 +24,28 @@ register_opts(CONF)
 
 
 class PoolWeigher(weights.BaseHostWeigher):
-    """Base of the weighers: neutral for every request that the filter has not examined.
+    """Base of the weighers; neutral for every request that the filter has not examined.
 
-    Another weigher of the pool is a subclass with a `multiplier` and `weigh`, and an entry point.
+    A new weigher of the pool is a subclass with a `multiplier` and `weigh`, and an entry point.
     """
 
     #: Name of the multiplier in the metadata of aggregates; in nova.conf without "fpga_pool_".
     multiplier: str
-    #: `configured` when hosts were weighed last: to read it for each of ten thousand takes longer than to weigh them.
+    #: Cached `configured`, as reading it for each of ten thousand hosts takes longer than weighing them.
     _configured = 1.0
 
     def configured(self) -> float:
-        """Return the multiplier of nova.conf."""
+        """Return the multiplier in nova.conf."""
         return float(getattr(CONF.fpga_pool, self.multiplier.removeprefix("fpga_pool_")))
 
     def weight_multiplier(self, host_state: Any) -> float:
-        """Return the multiplier of the host's aggregates, else that of nova.conf; Nova asks after `weigh_objects`."""
-        if host_state.aggregates:  # most hosts are in none
+        """Return the multiplier of the host's aggregates, else that of nova.conf; called after `weigh_objects`."""
+        if host_state.aggregates:  # most hosts have none
             return float(get_weight_multiplier(host_state, self.multiplier, self._configured))
         return self._configured
 
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> Sequence[float]:
-        """Return a weight for each host; an empty list, which costs nothing, if it finds no difference."""
+        """Return a weight for each host; an empty list, which Nova skips, if all are equal."""
         request = REQUESTS.get(weight_properties)
         if request is None:
             return []
@@ -58,7 +58,7 @@ class PoolWeigher(weights.BaseHostWeigher):
         return found if found and min(found) != max(found) else []
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
-        """Return a weight for each host, the larger the better; an empty list if it is neutral."""
+        """Return a weight for each host, larger for better hosts; an empty list if the weigher is neutral."""
         raise NotImplementedError
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
@@ -67,21 +67,21 @@ class PoolWeigher(weights.BaseHostWeigher):
 
 
 class FpgaPoolAttemptWeigher(PoolWeigher):
-    """Puts the further attempts on hosts after the first attempts on all of them, whatever other weighers say."""
+    """Puts further attempts on hosts after the first attempts on all hosts, regardless of other weighers."""
 
     def configured(self) -> float:
-        """Return more than all other weights together."""
+        """Return a multiplier that exceeds all other weights together."""
         return _LAST
 
     def weight_multiplier(self, host_state: Any) -> float:
-        """Return the same for every host, whatever its aggregates say."""
+        """Return the same multiplier for every host, regardless of its aggregates."""
         return _LAST
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
         return [-1.0 if isinstance(host, FurtherAttempt) else 0.0 for host in hosts] if request.attempts else []
 
 
-#: More than any sum of weights that an operator would configure.
+#: Larger than any sum of weights that an operator would configure.
 _LAST = 1e6
 
 
@@ -97,7 +97,7 @@ class FpgaPoolScarcityWeigher(PoolWeigher):
 class FpgaPoolBenefitWeigher(PoolWeigher):
     """Prefers hosts where the instance increases the pool's total benefit most (benefit paper, equation 1).
 
-    That is the speedup of its accelerators, less what is evicted for them, less their share of the time to load them.
+    That is the speedup of its accelerators, reduced by the share of time spent on loads, less that of evicted jobs.
     """
 
     multiplier = "fpga_pool_benefit_weight_multiplier"
@@ -107,9 +107,9 @@ class FpgaPoolBenefitWeigher(PoolWeigher):
 
 
 class FpgaPoolMakespanWeigher(PoolWeigher):
-    """Prefers hosts where this instance and those to come complete soonest.
+    """Prefers hosts where this instance and future ones complete soonest.
 
-    Run times are those of flavors, else the medians of instances with the same function that have ended.
+    Run times are those declared by flavors, else the medians of ended instances with the same function.
     """
 
     multiplier = "fpga_pool_makespan_weight_multiplier"
@@ -121,8 +121,8 @@ class FpgaPoolMakespanWeigher(PoolWeigher):
 class FpgaPoolLatticeWeigher(PoolWeigher):
     """Prefers hosts where an instance with several slots leaves most of the others connected; neutral for one slot.
 
-    Instances of one request are equal tasks, so by the ranking of the lattice paper (section V) they go in order; what
-    is left to decide is where each does the least harm to wider ones.
+    Instances of one request are equal tasks, so the ranking of the lattice paper (section V) keeps their order; only
+    the hosts remain to be chosen, so that each instance does the least harm to wider ones.
     """
 
     multiplier = "fpga_pool_lattice_weight_multiplier"
@@ -132,7 +132,7 @@ class FpgaPoolLatticeWeigher(PoolWeigher):
 
 
 def _the_less_the_better(values: Sequence[float]) -> Sequence[float]:
-    """Return weights; those of NOT_HAD are as of the largest other value."""
+    """Return weights that are larger for smaller values; NOT_HAD counts as the largest other value."""
     if NOT_HAD in values:
         most = max((each for each in values if each != NOT_HAD), default=0.0)
         values = [min(each, most) for each in values]

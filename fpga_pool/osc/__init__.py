@@ -1,1 +1,1 @@
-"""The plug-in of `openstack`: `openstack fpga ...` has the commands of `fpga-pool`."""
+"""The plug-in of the `openstack` command: `openstack fpga ...` provides the commands of `fpga-pool`."""

@@ -1,4 +1,4 @@
-"""What python-openstackclient asks of a plug-in: the name of the API, its version, and a client."""
+"""The interface of a plug-in of python-openstackclient: the name of the API, its versions, and a client."""
 
 import argparse
 import os
@@ -14,8 +14,8 @@ DEFAULT_API_VERSION = "1"
 
 
 def make_client(instance: Any) -> "Client":
-    """Return the client of a session of the `openstack` command."""
-    # Here, because it takes a moment that all the other commands of `openstack` need not wait.
+    """Return the client for a session of the `openstack` command."""
+    # Imported here, so that other commands of `openstack` do not wait for the import.
     from fpga_pool.client import Client
     from fpga_pool.client.session import Login
 
@@ -23,7 +23,7 @@ def make_client(instance: Any) -> "Client":
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add the version of the API to the options of the command."""
+    """Add the option for the version of the API to the command."""
     parser.add_argument(
         "--os-fpga-api-version",
         metavar="VERSION",

@@ -1,4 +1,4 @@
-"""A client of Placement's REST API, as far as the pool needs it, and its options; every call has a timeout."""
+"""A client of the part of Placement's REST API that the pool needs, and its options; every call has a timeout."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from oslo_config import cfg
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import OWNER_TRAIT, RESOURCE_CLASS
 
-#: The first with everything that is used here (1.37: a provider may get another parent); of 2021, the Wallaby release.
+#: First microversion with all features used here (1.37: a provider can get another parent), of the Wallaby release.
 MICROVERSION = "1.37"
 
-#: What an answer of each kind of failure is to the pool; what is not named is no answer at all.
+#: Exceptions by HTTP status; any other failure raises ServiceUnavailable.
 _ERRORS: Mapping[int, type[FpgaPoolError]] = {
     HTTPStatus.BAD_REQUEST: InvalidInput,
     HTTPStatus.NOT_FOUND: NotFound,
@@ -28,7 +28,7 @@ Inventories = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """A resource provider; its generation grows with every change of what it has or gives."""
+    """A resource provider; its generation grows with every change of its inventories, traits or allocations."""
 
     uuid: str
     name: str
@@ -38,31 +38,31 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """Allocations of one consumer: slots by the uuid of their provider."""
+    """The allocations of one consumer: numbers of slots by the uuid of their provider."""
 
     project_id: str
     slots: Mapping[str, int]
 
 
 class PlacementClient:
-    """Reads and writes; threads may share it.
+    """Reads and writes providers and allocations; threads may share it.
 
     Raises
     ------
     ServiceUnavailable
-        By every method, if Placement (or Keystone) does not answer, or not as it should.
+        By every method, if Placement (or Keystone) does not answer, or not correctly.
     Conflict
-        By methods that write: what was read has changed since, or is in use.
+        By methods that write, if the object has changed since it was read, or is in use.
 
     """
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
 
-    # What there is
+    # Reading of providers
 
     def owned(self, trait: str = OWNER_TRAIT) -> list[Provider]:
-        """Return all providers that are the pool's: none as long as Placement lacks the trait that marks them."""
+        """Return all providers of the pool; empty if Placement does not know the trait that marks them."""
         try:
             found = self._ask("GET", f"/resource_providers?required={trait}")
         except InvalidInput as error:
@@ -72,7 +72,7 @@ class PlacementClient:
         return [_provider(plain) for plain in found["resource_providers"]]
 
     def named(self, name: str) -> Provider | None:
-        """Return the provider of a name, if there is one."""
+        """Return the provider with a name, if it exists."""
         found = self._ask("GET", "/resource_providers", params={"name": name})["resource_providers"]
         return _provider(found[0]) if found else None
 
@@ -84,7 +84,7 @@ class PlacementClient:
             return None
 
     def inventories(self, uuid: str) -> tuple[int, Inventories]:
-        """Return the generation of a provider, and what it has, by resource class."""
+        """Return the generation of a provider, and its inventories by resource class."""
         found = self._ask("GET", f"/resource_providers/{uuid}/inventories")
         return found["resource_provider_generation"], found["inventories"]
 
@@ -93,33 +93,33 @@ class PlacementClient:
         found = self._ask("GET", f"/resource_providers/{uuid}/traits")
         return found["resource_provider_generation"], frozenset(found["traits"])
 
-    # What there is to be
+    # Writing of providers
 
     def ensure_class(self, name: str = RESOURCE_CLASS) -> None:
-        """Have a class of resources exist: that of the pool's slots, or another."""
+        """Create a resource class if it does not exist; by default that of the pool's slots."""
         self._ask("PUT", f"/resource_classes/{name}")
 
     def ensure_trait(self, name: str) -> None:
-        """Have a trait exist."""
+        """Create a trait if it does not exist."""
         self._ask("PUT", f"/traits/{name}")
 
     def create(self, uuid: str, name: str, parent: str) -> int:
-        """Make a provider below another; return its generation."""
+        """Create a provider below another one; return its generation."""
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent}
         return int(self._ask("POST", "/resource_providers", body)["generation"])
 
     def move(self, uuid: str, name: str, parent: str) -> None:
-        """Put a provider below another one than before."""
+        """Set the name and the parent of a provider."""
         self._ask("PUT", f"/resource_providers/{uuid}", {"name": name, "parent_provider_uuid": parent})
 
     def set_inventories(self, uuid: str, generation: int, inventories: Inventories) -> int:
-        """Set all that a provider has; return its new generation."""
+        """Replace all inventories of a provider; return its new generation."""
         body = {"resource_provider_generation": generation, "inventories": inventories}
         found = self._ask("PUT", f"/resource_providers/{uuid}/inventories", body)
         return int(found["resource_provider_generation"])
 
     def set_traits(self, uuid: str, generation: int, traits: Collection[str]) -> int:
-        """Set all traits of a provider; return its new generation."""
+        """Replace all traits of a provider; return its new generation."""
         body = {"resource_provider_generation": generation, "traits": sorted(traits)}
         found = self._ask("PUT", f"/resource_providers/{uuid}/traits", body)
         return int(found["resource_provider_generation"])
@@ -128,10 +128,10 @@ class PlacementClient:
         """Remove a provider without allocations."""
         self._ask("DELETE", f"/resource_providers/{uuid}")
 
-    # What was allocated
+    # Allocations
 
     def consumer(self, uuid: str) -> Consumer:
-        """Return the slots that a consumer was allocated: none, if Placement does not know it."""
+        """Return the slots that a consumer was allocated; none if Placement does not know it."""
         found = self._ask("GET", f"/allocations/{uuid}")
         return Consumer(found.get("project_id", ""), _slots(found["allocations"]))
 
@@ -140,23 +140,23 @@ class PlacementClient:
         return self.consumer(instance).slots
 
     def allocations_on(self, uuid: str) -> Mapping[str, int]:
-        """Return the number of slots that a provider gives, by consumer."""
+        """Return the number of slots allocated from a provider, by consumer."""
         return _slots(self._ask("GET", f"/resource_providers/{uuid}/allocations")["allocations"])
 
     def resources_on(self, uuid: str) -> Mapping[str, Mapping[str, int]]:
-        """Return all that a provider gives, by consumer and class."""
+        """Return all resources allocated from a provider, by consumer and class."""
         found = self._ask("GET", f"/resource_providers/{uuid}/allocations")["allocations"]
         return {consumer: allocation["resources"] for consumer, allocation in found.items()}
 
     def free(self, *classes: str) -> dict[str, int]:
-        """Return how many of each class are free, by the uuid of each provider that has one of all of them.
+        """Return the least free amount over these classes, by the uuid of each provider that has all of them.
 
-        Providers below compute nodes that are disabled are left out.
+        Providers below disabled compute nodes are left out.
         """
         asked = {"resources": ",".join(f"{name}:1" for name in classes), "root_required": "!COMPUTE_STATUS_DISABLED"}
         try:
             found = self._ask("GET", "/allocation_candidates", params=asked)["provider_summaries"]
-        except InvalidInput as error:  # nobody has any yet
+        except InvalidInput as error:  # the class does not exist yet
             if any(name in str(error) for name in classes):
                 return {}
             raise
@@ -168,14 +168,14 @@ class PlacementClient:
         }
 
     def claim(self, consumer: str) -> dict[str, Any]:
-        """Return all that a consumer was allocated, as `set_claims` takes it; no `allocations` if it is unknown."""
+        """Return all allocations of a consumer, in the form for `set_claims`; empty `allocations` if it is unknown."""
         found = self._ask("GET", f"/allocations/{consumer}")
         claim = {name: found[name] for name in ("project_id", "user_id", "consumer_generation") if name in found}
         plain = {uuid: {"resources": given["resources"]} for uuid, given in found["allocations"].items()}
         return claim | {"allocations": plain}
 
     def set_claims(self, claims: Mapping[str, Any]) -> None:
-        """Set what consumers are allocated, all of them or none; Conflict if one has changed or there is no room."""
+        """Replace the allocations of consumers atomically; raises Conflict if one has changed or there is no room."""
         self._ask("POST", "/allocations", dict(claims))
 
     def _ask(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
@@ -212,7 +212,7 @@ def _slots(allocations: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _detail(answer: Any) -> str:
-    """Return Placement's description of a failure, in one line."""
+    """Return Placement's description of a failure in one line."""
     try:
         detail = answer.json()["errors"][0]["detail"]
     except (ValueError, LookupError, TypeError):
@@ -226,7 +226,7 @@ GROUP = cfg.OptGroup(
     help="Credentials with which the schedulers access Placement, as in nova.conf. Without auth_type and auth_section "
     "the pool does not use Placement: virtual machines then get any matching slots of their host.",
 )
-#: How long an answer may take where nothing is configured, in seconds: a boot waits for one.
+#: Default timeout of a request in seconds; booting instances wait for answers.
 TIMEOUT_S = 5
 
 
@@ -242,7 +242,7 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
 
 
 def open_placement(conf: cfg.ConfigOpts) -> PlacementClient | None:
-    """Return the configured Placement; None if it is not used; InvalidInput if the configuration is invalid."""
+    """Return a client of the configured Placement; None if it is not used.  Raises InvalidInput if misconfigured."""
     name = GROUP.name
     loading.register_auth_conf_options(conf, name)
     loading.register_session_conf_options(conf, name)

@@ -1,4 +1,4 @@
-"""Reconciliation of Placement with the pool: one provider for each card and kind of slot, below the host's own.
+"""Reconciliation of Placement with the pool: one provider for each card and kind of slot, below that of the host.
 
 Only differences are written, and only to the pool's own providers.
 """
@@ -30,21 +30,21 @@ Held = Mapping[str, Sequence[Lease]]
 Given = Mapping[str, Mapping[str, int]]
 
 
-# ---- Slots that virtual machines hold here, compared with what Placement has allocated to them
+# ---- Comparison of the slots held by virtual machines with their allocations in Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """What one side knows and the other does not."""
+    """The differences between leases in the pool and allocations in Placement."""
 
-    #: Leases that nothing is allocated for on their provider, by slot.
+    #: Leases without an allocation on their provider, by slot.
     unallocated: Sequence[Lease]
-    #: Slots that are allocated but not held, by (provider, consumer).
+    #: Number of slots that are allocated but not held, by (provider, consumer).
     unheld: Mapping[tuple[str, str], int]
 
 
 def differences(held: Held, given: Given) -> Differences:
-    """Compare providers that both sides know."""
+    """Compare leases and allocations of the providers in `given`."""
     unallocated: list[Lease] = []
     unheld: dict[tuple[str, str], int] = {}
     for provider, allocations in given.items():
@@ -59,18 +59,18 @@ def differences(held: Held, given: Given) -> Differences:
 
 
 class Allocations:
-    """What the pool's providers give, read no more often than it can have changed; for one thread."""
+    """The allocations of the pool's providers, read only if they can have changed; for one thread."""
 
     def __init__(self, client: PlacementClient) -> None:
         self._client = client
-        #: By provider: its generation when it was read, and what it gave.
+        #: By provider: its generation when it was last read, and its allocations.
         self._known: dict[str, tuple[int, Mapping[str, int]]] = {}
 
     def on(self, providers: Sequence[str], held: Held) -> Given:
         """Return the allocations from those of these providers that exist in Placement.
 
-        What is given grows only with the generation of a provider, so that one which gave nothing, and of which nothing
-        is held, need not be asked again before that has grown.
+        A new allocation increases the generation of its provider.  So a provider without allocations and held slots is
+        read again only if its generation has changed.
         """
         generations = {provider.uuid: provider.generation for provider in self._client.owned()}
         known, self._known = self._known, {}
@@ -81,7 +81,7 @@ class Allocations:
             if given or held.get(uuid) or generation != generations[uuid]:
                 try:
                     given = self._client.allocations_on(uuid)
-                except NotFound:  # removed since
+                except NotFound:  # removed meanwhile
                     continue
             self._known[uuid] = generations[uuid], given
         return {uuid: given for uuid, (_, given) in self._known.items()}
@@ -90,9 +90,9 @@ class Allocations:
 def leaked(client: PlacementClient, found: Differences, provider_of: Mapping[str, str]) -> list[Lease]:
     """Return the leases without an allocation whose holders cannot be migrating.
 
-    While a virtual machine moves, Nova keeps what it has on the host that it leaves in the name of the migration: as
-    long as some consumer of the same project has an allocation there that is not held, the lease may belong to it.
-    `provider_of` says in which provider each of the slots is counted.
+    While a virtual machine migrates, Nova assigns its allocation on the source host to the migration. So the lease may
+    belong to it as long as some consumer of the same project has an allocation there that is not held.
+    `provider_of` is the provider of each slot.
     """
     surplus = []
     for lease in found.unallocated:
@@ -114,10 +114,10 @@ class WantedProvider:
 
     uuid: str
     name: str
-    #: Name of the root provider that it belongs below: the compute node.
+    #: Name of its root provider: the compute node.
     node: str
     total: int
-    #: Slots that no virtual machine can get now.
+    #: Number of slots that no virtual machine can get now.
     reserved: int
     traits: frozenset[str]
 
@@ -169,7 +169,7 @@ def wanted_providers(
 
 
 def is_of_hosts(name: str, hosts: Collection[str]) -> bool:
-    """Return whether a provider has the name of one of these hosts' cards, whether that is there or not."""
+    """Return whether a provider's name is that of a card of one of these hosts, even if the card does not exist."""
     host, separator, _ = name.partition(f":{NAMESPACE}:")
     return bool(separator) and host in hosts
 
@@ -183,20 +183,20 @@ def _traits(board: str, kind: str, catalogue: Catalogue) -> frozenset[str]:
 
 LOG = logging.getLogger(__name__)
 
-#: How often a change is tried that others have been in the way of.
+#: Number of attempts at a change if concurrent changes interfere.
 ATTEMPTS = 5
-#: Traits with this prefix on the pool's providers are managed by the pool; others are not changed.
+#: Prefix of the traits that the pool manages on its providers; others are not changed.
 OUR_TRAITS = "CUSTOM_FPGA_"
 
 
 class Sync:
-    """Remembers verified providers, so that a round without changes is one request; for one thread."""
+    """Reconciles providers; caches verified ones, so that a round without changes is one request.  For one thread."""
 
     def __init__(self, client: PlacementClient) -> None:
         self._client = client
-        #: Traits, and the class, that exist.
+        #: Traits, and the resource class, that are known to exist.
         self._ensured: set[str] = set()
-        #: By uuid, what was found right, and the generation of the provider then.
+        #: By uuid: the provider as last verified, and its generation then.
         self._right: dict[str, tuple[WantedProvider, int]] = {}
 
     def run(
@@ -204,7 +204,8 @@ class Sync:
     ) -> list[str]:
         """Make the providers of `hosts` in Placement equal to `wanted`; return the failures, as readable text.
 
-        It goes on after single failures.  Nothing was done if it raises ServiceUnavailable: Placement is away.
+        It continues after failures of single providers.  If it raises ServiceUnavailable, as Placement does not answer,
+        no provider was changed.
         """
         self._ensure(RESOURCE_CLASS, self._client.ensure_class)
         self._ensure(OWNER_TRAIT, lambda: self._client.ensure_trait(OWNER_TRAIT))
@@ -236,7 +237,7 @@ class Sync:
                     roots[provider.node] = self._client.named(provider.node)
                 self._make(provider, found, roots[provider.node])
             except FpgaPoolError as error:
-                # What was thought to exist may not.
+                # Traits or the class may have been removed.
                 self._ensured.clear()
                 self._right.pop(provider.uuid, None)
                 complaints.append(f"provider {provider.name}: {error}")
@@ -254,9 +255,9 @@ class Sync:
             try:
                 generation = self._make_new(wanted, root)
             except Conflict:
-                # It is there, and was not marked as the pool's any more; or others write to it.
+                # It exists without the trait that marks it as the pool's, or there are concurrent writes to it.
                 found = self._client.provider(wanted.uuid)
-                if found is None:  # another one has its name
+                if found is None:  # another provider has its name
                     raise
             else:
                 self._right[wanted.uuid] = wanted, generation
@@ -268,10 +269,10 @@ class Sync:
         self._right[wanted.uuid] = wanted, _again(lambda: self._set_inventory(wanted))
 
     def _make_new(self, wanted: WantedProvider, root: Provider) -> int:
-        """Make a provider, of which nothing has to be read then; return its generation."""
+        """Create a provider, without reading its state; return its generation."""
         generation = self._client.create(wanted.uuid, wanted.name, root.uuid)
         LOG.info("provider %s is created below %s", wanted.name, wanted.node)
-        # Marked first: a half-created provider can be found again, and is not offered.
+        # The traits are set first, so that a half-created provider can be found again, and has no inventory to offer.
         generation = self._client.set_traits(wanted.uuid, generation, wanted.traits)
         return self._set_inventory(wanted, (generation, {}))
 

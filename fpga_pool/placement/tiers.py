@@ -1,7 +1,7 @@
-"""The pCPUs of a host's tiers in Placement: a provider below the compute node, with a class for each tier.
+"""The pCPUs of a host's tiers in Placement: a provider below the compute node, with a resource class for each tier.
 
-Flavors ask for one class or the other, so that Placement never admits more vCPUs to a tier than there are pCPUs. A
-guest that changes its tier changes what it is allocated.
+Flavors request one class or the other, so that Placement never admits more vCPUs to a tier than there are pCPUs. If a
+guest changes its tier, its allocation is changed, too.
 """
 
 import logging
@@ -15,14 +15,14 @@ from fpga_pool.placement.client import PlacementClient
 LOG = logging.getLogger(__name__)
 
 _TIERS = (Tier.FOREGROUND, Tier.BACKGROUND)
-#: How often a change is tried that others have been in the way of.
+#: Number of attempts at a change if concurrent changes interfere.
 _ATTEMPTS = 5
 
 
 class TierAccounts:
-    """What Placement knows of one compute node's tiers; threads may share it.
+    """The tiers of one compute node in Placement; threads may share it.
 
-    Every method raises ServiceUnavailable where Placement does not answer.
+    Every method raises ServiceUnavailable if Placement does not answer.
     """
 
     def __init__(self, client: PlacementClient, node: str, pcpus: int) -> None:
@@ -32,9 +32,10 @@ class TierAccounts:
         self.uuid = tiers_provider_uuid(node)
 
     def sync(self, reserved: int = 0) -> None:
-        """Have the provider there, with a resource of each tier for each pCPU; NotFound where Nova has no such node.
+        """Create or update the provider, with one unit of each tier's class per pCPU.
 
-        So many of the background are reserved: Placement gives them to nobody.
+        `reserved` units of the background are reserved, so that Placement does not allocate them.  Raises NotFound if
+        Placement has no provider for the compute node.
         """
         root = self._client.named(self._node)
         if root is None:
@@ -65,7 +66,7 @@ class TierAccounts:
             )
 
     def tiers(self) -> dict[str, Tier]:
-        """Return the tier that each consumer was allocated pCPUs of, by its uuid."""
+        """Return the tier whose pCPUs each consumer was allocated, by the consumer's uuid."""
         found = {}
         for consumer, resources in self._client.resources_on(self.uuid).items():
             for tier in _TIERS:
@@ -74,9 +75,9 @@ class TierAccounts:
         return found
 
     def exchange(self, tiers: Mapping[str, Tier]) -> None:
-        """Allocate pCPUs of another tier to all of these consumers in one step; Conflict if that is not possible.
+        """Change the allocations of all these consumers to the given tiers atomically; raises Conflict if impossible.
 
-        Consumers that have none of this host's tiers are left as they are.
+        Consumers without pCPUs of this host's tiers are not changed.
         """
         for attempt in range(_ATTEMPTS):
             claims = {consumer: self._changed(self._client.claim(consumer), tier) for consumer, tier in tiers.items()}
@@ -92,7 +93,7 @@ class TierAccounts:
                 return
 
     def _changed(self, claim: dict[str, Any], tier: Tier) -> dict[str, Any] | None:
-        """Return a claim with its pCPUs in a tier; None where nothing changes."""
+        """Return a claim with its pCPUs in a tier; None if nothing changes."""
         given = claim["allocations"].get(self.uuid)
         if given is None:
             return None

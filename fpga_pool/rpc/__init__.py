@@ -7,11 +7,11 @@ import warnings
 
 from oslo_service import backend
 
-# A process that has chosen already (nova-scheduler has) keeps its own; the default would be eventlet.
+# A process that has already chosen a backend (such as nova-scheduler) keeps it; the default would be eventlet.
 backend.register_backend_default_hook(lambda: backend.BackendType.THREADING)
 
 with warnings.catch_warnings():
-    # It touches eventlet where that is installed, without using it, and eventlet complains on everybody's terminal.
+    # It imports eventlet if that is installed, without using it, and eventlet would print warnings on the terminal.
     warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
     warnings.filterwarnings("ignore", message="eventletutils module is deprecated")
     import oslo_messaging  # noqa: F401

@@ -13,7 +13,7 @@ from fpga_pool.rpc.identity import Identity
 from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import AGENT_TOPIC
 
-#: The library of a host is looked at within this; who asks for it waits.
+#: Timeout for reading the library of a host, whose caller waits.
 LOOK_S = 3.0
 
 
@@ -24,11 +24,11 @@ class AgentAPI:
         self._client = SignedClient(transport, AGENT_TOPIC, identity, timeout_s)
         self._caller = Caller()
         self._timeout_s = timeout_s
-        #: By host, the run of its agent that calls are signed for.
+        #: By host, the run of its agent for which calls are signed.
         self._runs: dict[str, str] = {}
 
     def _call(self, host: str, method: str, timeout_s: float | None = None, **arguments: Any) -> Any:
-        """Ask an agent; one that was started again is asked again."""
+        """Call an agent; repeat the call if the agent was restarted."""
         plain: dict[str, Any] = to_plain(arguments)
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         return signed_again(
@@ -46,7 +46,8 @@ class AgentAPI:
     def execute(self, host: str, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
         """Execute commands in order; return the outcome of each when it is in the agent's journal.
 
-        StaleEpoch if the agent knows a later owner of the shard; without commands the agent learns who owns it.
+        Raises StaleEpoch if the agent knows a later owner of the shard. A call without commands only tells the agent
+        who owns the shard.
         """
         outcomes: list[Outcome] = read(
             list[Outcome], self._call(host, "execute", shard=shard, epoch=epoch, commands=commands)
@@ -54,7 +55,7 @@ class AgentAPI:
         return outcomes
 
     def bitstreams(self, host: str, board: str) -> list[BitstreamInfo]:
-        """Return the bitstreams of the catalogue for a board as the library of a host has them."""
+        """Return the bitstreams of the catalogue for a board in the library of a host."""
         found: list[BitstreamInfo] = read(list[BitstreamInfo], self._call(host, "bitstreams", LOOK_S, board=board))
         return found
 
@@ -64,8 +65,8 @@ class AgentAPI:
         return guests
 
     def set_tiers(self, host: str, tiers: Mapping[str, Tier]) -> None:
-        """Change the tiers of guests of a host, by instance: all, or none and an error.
+        """Change the tiers of guests of a host, by instance; if this raises an error, no tier is changed.
 
-        NotFound for a guest that is in no tier there, Conflict where there is no room in its tier.
+        Raises NotFound for a guest that is in no tier there, and Conflict if there is no room in its tier.
         """
         self._call(host, "set_tiers", tiers=tiers)

@@ -1,7 +1,7 @@
-"""A server in whose process few calls wait for a thread: more stay in RabbitMQ, whose bounds are an operator's.
+"""A server in whose process few calls wait for a thread; all others stay in RabbitMQ, whose limits an operator sets.
 
-oslo.messaging acknowledges a call when it arrives, and reads on while its threads are busy: no option of RabbitMQ
-bounds those that wait here.
+oslo.messaging acknowledges a call when it arrives, and continues to read while its threads are busy, so no option of
+RabbitMQ limits the calls that wait in the process.
 """
 
 import threading
@@ -11,20 +11,20 @@ from typing import Any
 
 from oslo_messaging.rpc.server import RPCServer
 
-#: Calls that wait for a thread.  Another one is taken after so long all the same: RabbitMQ takes a connection that is
-#: not read for longer for dead.
+#: Most calls that wait for a thread.  After this time another one is accepted nevertheless, because RabbitMQ considers
+#: a connection dead that is not read for longer.
 BACKLOG, PATIENCE_S = 256, 2.0
 
 
 class _Threads(ThreadPoolExecutor):
-    """Idle threads wait until there is work; those of futurist, oslo.messaging's choice, look for it every second."""
+    """Thread pool whose idle threads wait for work; those of futurist, oslo.messaging's choice, poll every second."""
 
     def __init__(self, max_workers: int) -> None:
         super().__init__(max_workers)
         self._room = threading.Semaphore(BACKLOG)
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Have a call carried out; wait while too many do."""
+        """Have a call carried out; wait, at most PATIENCE_S, while too many calls wait for threads."""
         has_room = self._room.acquire(timeout=PATIENCE_S)
         return super().submit(self._begin, has_room, call, arguments, named)
 
@@ -37,7 +37,7 @@ class _Threads(ThreadPoolExecutor):
 
 
 class BoundedServer(RPCServer):
-    """Takes no more calls than it has threads for, but for a few."""
+    """RPC server that accepts only few more calls than it has threads for."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

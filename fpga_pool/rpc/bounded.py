@@ -1,7 +1,7 @@
-"""Calls that end in time: oslo.messaging waits for a broker that is away for as long as it takes, whatever the timeout.
+"""Calls that end in time: oslo.messaging waits for a broker that is not available without limit, whatever the timeout.
 
-A call that is given up may still be carried out when the broker is back; so every call of the pool is one that may come
-late or twice.
+A call that is given up may still be carried out when the broker is back, so every call of the pool must be one that may
+arrive late or twice.
 """
 
 import contextlib
@@ -17,21 +17,21 @@ from fpga_pool.model.exceptions import FpgaPoolError, OtherRun
 
 T = TypeVar("T")
 
-#: Threads at most; while all are busy, further calls wait their turn, or are given up without having been sent.
+#: Most threads; while all are busy, further calls wait, or are given up without having been sent.
 THREADS = 64
 #: While this many timed-out calls still wait for the broker, no thread is started for another one: each connects
 #: separately, and the returning broker would first handle calls that no caller waits for.
 MAX_STUCK = 3
-#: A thread that has nothing to do for so long ends.
+#: A thread that is idle for this long ends.
 IDLE_S = 30.0
-#: What a call may take longer than its own timeout, before it is given up from outside.
+#: How long after its own timeout a call is given up.
 GRACE_S = 1.0
-#: How often a call is signed again for a server that was started again while the call waited for it.
+#: How often a call is signed again for a server that was restarted while the call waited for it.
 STARTS = 3
 
 
 def signed_again(call: Callable[[], T], forget: Callable[[], object]) -> T:
-    """Return what a call returns; before each repetition `forget` for which run of the server calls are signed."""
+    """Return what a call returns; if the server was restarted, repeat it after `forget`, which drops the known run."""
     for _ in range(STARTS):
         with contextlib.suppress(OtherRun):
             return call()
@@ -40,19 +40,19 @@ def signed_again(call: Callable[[], T], forget: Callable[[], object]) -> T:
 
 
 class Caller:
-    """Makes calls in its own daemon threads; threads may share it."""
+    """Makes calls in daemon threads; thread-safe."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Future[object], Callable[[], object]]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
-        #: Calls that no thread has begun with.
+        #: Number of calls that no thread has begun yet.
         self._waiting = 0
         self._stuck = 0
 
     def run(self, call: Callable[[], T], timeout_s: float) -> T:
-        """Return what `call` returns; MessagingTimeout if it does not within its timeout."""
+        """Return what `call` returns; raise MessagingTimeout if it does not return within its timeout."""
         future: Future[T] = Future()
         self._provide_thread()
         self._calls.put((future, call))  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ class Caller:
                 if future.set_running_or_notify_cancel():
                     try:
                         future.set_result(call())
-                    except BaseException as error:  # it is the caller's
+                    except BaseException as error:  # raised in the caller's thread
                         future.set_exception(error)
         with self._lock:
             self._threads -= 1
@@ -112,7 +112,7 @@ class Caller:
 
 
 def _restore_class(error: FpgaPoolError) -> None:
-    """Give an answered error its own class back: oslo.messaging's has the other side's traceback in its text."""
+    """Restore the class of a received error: oslo.messaging's class has the server's traceback in its text."""
     kind = type(error)
     if kind.__name__.endswith("_Remote"):
         error.__class__ = kind.__bases__[0]

@@ -1,7 +1,7 @@
-"""Signed calls: each in a message of its own, or several together.
+"""Signed calls, in separate messages or several in one message.
 
-A message costs both sides a millisecond of the processor before anything is done for it.  Calls that come while others
-are under way gather, and share the next message and one signature.  A call that comes alone is sent at once.
+Each message costs both sides a millisecond of CPU time before it is processed.  Calls that are made while others are in
+progress are gathered, and share the next message and one signature.  A single call is sent immediately.
 """
 
 import threading
@@ -19,21 +19,21 @@ from fpga_pool.rpc.bounded import GRACE_S
 from fpga_pool.rpc.identity import Identity, Signer
 from fpga_pool.rpc.transport import EXCHANGE, GREETING, TOGETHER, VERSION, MessagingError
 
-#: Messages that may be under way before calls gather, and calls that one message has at most.
+#: Number of messages in progress from which on calls are gathered, and most calls in one message.
 UNDER_WAY, MOST = 2, 32
-#: A call waits no longer than this for others: messages that are under way may be slow.
+#: Longest time that a call waits to be sent with others, because the messages in progress may be slow.
 PATIENCE_S = 0.05
-#: Calls that take a few milliseconds, as long as they do not wait for changes.
+#: Calls that take a few milliseconds, unless they wait for changes.
 SHORT = frozenset(
     [
         *("batches", "batch_detail", "batch_jobs", "cancel_batch", "confirm_results", "create_batch", "job"),
         *("cards", "card", "functions", "gangs", "gang", "hosts", "quota", "slots", "slot", "tasks", "task", "tickets"),
     ]
 )
-#: Jobs of a batch that is stored within milliseconds.
+#: Most jobs of a batch that is stored within milliseconds.
 FEW_JOBS = 16
-#: An answer of so many values takes a while, and others would wait for it: after one a method is called in a message of
-#: its own for some time.
+#: An answer with this many values takes a while, and other calls would wait for it. After such an answer, calls of its
+#: method are sent in separate messages for this many seconds.
 LONG_ANSWER, LONG_S = 256, 10.0
 
 
@@ -48,7 +48,7 @@ class SignedClient:
         self.identity = identity
 
     def greet(self, server: str | None, timeout_s: float) -> tuple[str, str]:
-        """Return name and run of a server (None: of any)."""
+        """Return name and run of a server (None = of any server)."""
         answer = self._client.prepare(server=server, timeout=timeout_s).call({}, GREETING)
         return str(answer["name"]), str(answer["run"])
 
@@ -69,7 +69,7 @@ class SignedClient:
         return self._client.prepare(server=server, **options).call(context, method, **arguments)
 
     def cast(self, method: str) -> None:
-        """Send a call without arguments to all servers of the topic; none answers."""
+        """Send a call without arguments to all servers of the topic, without answers."""
         self._client.prepare(fanout=True).cast(self._signer.context(self._topic, "", method, {}), method)
 
 
@@ -80,18 +80,18 @@ class Call:
     method: str
     arguments: dict[str, Any]
     ids: Mapping[str, str]
-    #: Set once there is something to do for the thread that waits: to send a message, or to take the answer.
+    #: Set when the waiting thread is to send a message or can take the answer.
     told: threading.Event = field(default_factory=threading.Event)
-    #: What its thread is to send.
+    #: The calls that its thread is to send.
     group: "Sequence[Call]" = ()
     answer: Any = None
     error: BaseException | None = None
 
 
 class Gatherer:
-    """Has calls made by `ask`, together with others that come while messages are under way; threads share it.
+    """Makes calls with `ask`, gathered with others that are made while messages are in progress; thread-safe.
 
-    `ask` gets a method, its arguments, and the ids of the request; calls with the method `TOGETHER` are several.
+    `ask` gets a method, its arguments, and the ids of the request; a call of the method `TOGETHER` contains several.
     """
 
     def __init__(self, ask: Callable[[str, dict[str, Any], Mapping[str, str]], Any], timeout_s: float) -> None:
@@ -99,17 +99,17 @@ class Gatherer:
         self._lock = threading.Lock()
         self._waiting: deque[Call] = deque()
         self._under_way = 0
-        #: Until when methods are called in messages of their own.
+        #: By method, until when its calls are sent in separate messages.
         self._alone_until_s: dict[str, float] = {}
 
     def takes(self, method: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether others need not wait long for an answer, as far as can be said."""
+        """Return whether the call is expected to be short, so that others can wait for its answer."""
         if method not in SHORT or arguments.get("wait_s") or self._alone_until_s.get(method, 0.0) > time.monotonic():
             return False
         return method != "create_batch" or len(arguments["request"]["jobs"]) <= FEW_JOBS
 
     def call(self, method: str, arguments: dict[str, Any], ids: Mapping[str, str]) -> Any:
-        """Return the answer of a call; raise what it is answered with, or what keeps the message from an answer."""
+        """Return the answer of a call; raise the error that it is answered with, or that keeps it from an answer."""
         mine = Call(method, arguments, ids)
         with self._lock:
             self._waiting.append(mine)
@@ -128,7 +128,7 @@ class Gatherer:
         return mine.answer
 
     def _next(self, first: Call) -> Sequence[Call]:
-        """Return what is sent next: one of those that wait, and others."""
+        """Return the calls of the next message: this one of those that wait, and others."""
         self._waiting.remove(first)
         self._under_way += 1
         return [first, *(self._waiting.popleft() for _ in range(min(len(self._waiting), MOST - 1)))]
@@ -145,7 +145,7 @@ class Gatherer:
             call.told.set()
 
     def _carry_out(self, group: Sequence[Call]) -> None:
-        """Give each call of a message its answer or its error."""
+        """Send the calls of one message, and give each its answer or its error."""
         try:
             if len(group) == 1:
                 group[0].answer = self._ask(group[0].method, group[0].arguments, group[0].ids)
@@ -159,7 +159,7 @@ class Gatherer:
             if len(group) == 1:
                 _fail(group, error)
                 return
-            # One of them cannot be signed or written, so that nothing was sent: the others have no part in that.
+            # One of them cannot be signed or encoded, so nothing was sent. The others are sent without it.
             for call in group:
                 self._carry_out([call])
         except BaseException as error:

@@ -1,12 +1,12 @@
-"""Proof of the sender of a call: every call is signed by the key of its sender, and is good once.
+"""Proof of the sender of a call: every call is signed by the key of its sender, and is valid once.
 
 The context of a call carries role and name of the sender, a random id of the sending client with the number of the
 call, the run of the server that it is for, and an Ed25519 signature over all of that, the topic, the method and the
 arguments.  One signature covers a whole message, however many commands or reports are in it.
 
-No clock takes part: clocks of hosts may be wrong by hours.  A *run* is a random id that a server makes when it starts
-and gives to every caller (`greet`), so a call is good for one run of one server, and the server remembers the
-numbers of the calls it has let in.
+No clock is used, because clocks of hosts may be wrong by hours.  A *run* is a random id that a server creates when it
+starts and gives to every caller (`greet`). So a call is valid for one run of one server, and the server remembers the
+numbers of the calls that it has admitted.
 """
 
 import base64
@@ -32,7 +32,7 @@ from fpga_pool.model.fields import Count, Id, OptionalId, Text
 
 
 class Role(StrEnum):
-    """What the caller of a method is; an agent speaks for one host, a scheduler for the shards it owns."""
+    """Role of the caller of a method; an agent represents one host, a scheduler the shards that it owns."""
 
     SCHEDULER = "scheduler"
     AGENT = "agent"
@@ -42,7 +42,8 @@ class Role(StrEnum):
 
 _SCHEDULER, _AGENT, _API = frozenset({Role.SCHEDULER}), frozenset({Role.AGENT}), frozenset({Role.API})
 
-#: By method of the scheduler.  A method of agents has an argument `host`, or a `heartbeat` with one: the caller's own.
+#: Permitted roles by method of the scheduler.  Methods for agents have an argument `host`, or a `heartbeat` with one,
+#: which must be the caller's host.
 SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["wake"], _SCHEDULER),
     "together": _API,
@@ -72,26 +73,26 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     "observations": frozenset({Role.NOVA}),
 }
 
-#: By method of an agent.
+#: Permitted roles by method of an agent.
 AGENT_METHODS: Mapping[str, frozenset[Role]] = dict.fromkeys(
     ["execute", "bitstreams", "tiers", "set_tiers"], _SCHEDULER
 )
 
-#: Methods that have no other effect when a call is repeated to another process: they need not name the run of a server.
+#: Methods without further effects if a call is repeated to another process, so that calls need not name a server's run.
 REPEATABLE = frozenset({"describe", "enroll", "health", "observations", "snapshot", "wake"})
 
-#: Called by an agent whose key is not known yet: the call is signed by the key that it offers.
+#: Method that an agent calls while its key is not known; the call is signed by the key that it offers.
 INTRODUCING = "enroll"
 
 # ---- Signatures
 
-#: What is signed begins with this, so that no signature for another purpose is one of a call.
+#: Start of the signed bytes, so that no signature for another purpose is valid for a call.
 _PURPOSE = "fpga_pool.rpc.1"
-#: Calls of one client may overtake each other by so many.
+#: Calls of one client may overtake each other by this many numbers.
 _WINDOW = 1024
-#: Clients of each sender that are followed; of those that were silent the longest no call is let in any more.
+#: Most active clients of each sender; calls of the clients that were silent the longest are no longer admitted.
 _CLIENTS = 1024
-#: Such clients remembered for each sender.
+#: Most such ended clients that are remembered for each sender.
 _ENDED_CLIENTS = 100_000
 
 
@@ -101,7 +102,7 @@ def key_text(key: Ed25519PublicKey) -> str:
 
 
 def key_of_text(text: str) -> Ed25519PublicKey:
-    """Return the public key that was written by `key_text`; InvalidInput if it is none."""
+    """Return the public key that was written by `key_text`; raise InvalidInput if the text is not a key."""
     try:
         return Ed25519PublicKey.from_public_bytes(base64.urlsafe_b64decode(f"{text}="))
     except (ValueError, TypeError):
@@ -110,7 +111,7 @@ def key_of_text(text: str) -> Ed25519PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A sender: its role, its name (of an agent: its host), and its private key."""
+    """A sender: its role, its name (for an agent, its host), and its private key."""
 
     role: Role
     name: str
@@ -118,19 +119,19 @@ class Identity:
 
     @property
     def public_text(self) -> str:
-        """Its public key as text."""
+        """The public key as text."""
         return key_text(self.key.public_key())
 
 
 class Signer:
-    """Signs the calls of one client; threads may share it, and processes that are forked after it was made."""
+    """Signs the calls of one client; threads may share it, and also processes that are forked later."""
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
         self._numbering = _new_numbering()
 
     def number(self) -> tuple[str, int]:
-        """Return the id of this client and the number of its next call; a forked process is a client of its own."""
+        """Return the id of this client and the number of its next call; a forked process is a separate client."""
         numbering = self._numbering
         if numbering[0] != os.getpid():
             numbering = self._numbering = _new_numbering()
@@ -145,7 +146,7 @@ class Signer:
 
 
 def _new_numbering() -> tuple[int, str, Iterator[int]]:
-    """Return the process, the id and the numbers of a client."""
+    """Return the process, the id and the numbers of a new client."""
     return os.getpid(), secrets.token_hex(8), itertools.count(1)
 
 
@@ -162,25 +163,25 @@ class _SignedEnvelope(_Envelope, frozen=True, kw_only=True):
 
 
 def _signed(topic: str, envelope: _Envelope, method: str, arguments: Mapping[str, Any]) -> bytes:
-    """Return the bytes that are signed; each call has one form, whatever the order of its keys."""
+    """Return the bytes to sign; they do not depend on the order of keys in the arguments."""
     head = (_PURPOSE, topic, envelope.role, envelope.name, envelope.client, envelope.number, envelope.run, method)
     return msgspec.msgpack.encode((head, arguments), order="deterministic")
 
 
-#: (role, name) -> the public keys of that sender; none if it is not known.
+#: Returns the public keys of the sender with a role and a name; none if the sender is not known.
 Keys = Callable[[Role, str], Sequence[Ed25519PublicKey]]
 
 
 @dataclass(slots=True)
 class _Client:
-    """The numbers of the calls of one client that were let in."""
+    """The numbers of the admitted calls of one client."""
 
     highest: int = 0
-    #: Bit n is set where `highest` - n was let in.
+    #: Bit n is set if `highest` - n was admitted.
     window: int = 0
 
     def admit(self, number: int) -> bool:
-        """Note a number; return whether it is new."""
+        """Record the number of a call; return whether it is new."""
         ahead = number - self.highest
         if ahead > 0:
             self.window = ((self.window << ahead) & ((1 << _WINDOW) - 1) if ahead < _WINDOW else 0) | 1
@@ -200,7 +201,7 @@ class _Clients:
     ended: OrderedDict[str, None] = field(default_factory=OrderedDict)
 
     def admit(self, client: str, number: int) -> bool:
-        """Note a call; return whether it is new."""
+        """Record a call; return whether it is new."""
         if client in self.ended:
             return False
         new = self.known.setdefault(client, _Client()).admit(number)
@@ -213,7 +214,7 @@ class _Clients:
 
 
 class Gate:
-    """Lets the calls in that are signed by a sender which may make them; threads may share it."""
+    """Admits calls that are signed by a sender who may make them; thread-safe."""
 
     def __init__(self, keys: Keys, methods: Mapping[str, frozenset[Role]]) -> None:
         self._keys = keys
@@ -223,12 +224,12 @@ class Gate:
         self._lock = threading.Lock()
 
     def admit(self, topic: str, context: Mapping[str, Any], method: str, arguments: Mapping[str, Any]) -> None:
-        """Let a call in, once.
+        """Admit a call, once.
 
         Raises
         ------
         Unauthenticated
-            Unless it is signed by a sender that is known and may call the method, for the first time.
+            Unless it is signed by a known sender that may call the method, and is received for the first time.
         NotEnrolled
             If the sender is an agent whose key is not the one of its host.
         OtherRun
@@ -244,7 +245,7 @@ class Gate:
             raise OtherRun(
                 f"the call of {method} is for another run of this server; ask for the present one and repeat"
             )
-        if method != INTRODUCING:  # what strangers send occupies no memory
+        if method != INTRODUCING:  # calls of unknown senders must not occupy memory
             self._require_new(envelope)
 
     def require_role(self, role: str, method: str) -> None:
@@ -294,7 +295,7 @@ def is_by(key: Ed25519PublicKey, signature: bytes, signed: bytes) -> bool:
 
 
 def _require_own_host(name: str, method: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse what an agent says in the name of another host."""
+    """Raise Unauthenticated if an agent calls a method in the name of another host."""
     heartbeat = arguments.get("heartbeat")
     about = heartbeat.get("host") if isinstance(heartbeat, Mapping) else arguments.get("host")
     if about != name:

@@ -1,7 +1,7 @@
 """oslo.messaging within one process, for the embedded pool: ``inprocess://``.
 
-oslo.messaging's own ``fake://`` looks for messages every 50 ms, which delays each call by as much and keeps an idle
-pool busy.  This driver is the same but for its listeners: they wait until a message arrives.
+oslo.messaging's own ``fake://`` polls for messages every 50 ms, which delays each call by as much and keeps an idle
+pool busy.  This driver differs only in its listeners, which wait until a message arrives.
 """
 
 import threading
@@ -35,13 +35,13 @@ class _Exchanges(impl_fake.FakeExchangeManager):
 
     @classmethod
     def count_listeners(cls, change: int) -> None:
-        """Note that a listener has started, or ended."""
+        """Change the number of listeners, after one has started (1) or stopped (-1)."""
         with cls._exchanges_lock:
             _Exchanges._listeners += change
 
     @classmethod
     def cleanup(cls) -> None:
-        """Forget what was not read; the end of one transport leaves the listeners of others their exchange."""
+        """Drop unread messages, unless listeners of other transports still use the exchanges."""
         with cls._exchanges_lock:
             if not cls._listeners:
                 cls._exchanges.clear()
@@ -56,7 +56,7 @@ class _Listener(impl_fake.FakeListener):
     """Reads the queues of one topic: that of its server and the shared one."""
 
     def __init__(self, exchanges: _Exchanges, targets: list[messaging.Target]) -> None:
-        exchanges.count_listeners(1)  # from here on nobody takes its exchange away
+        exchanges.count_listeners(1)  # from here on its exchange is kept
         super().__init__(exchanges, targets)
         self._exchange = exchanges.get_exchange(targets[0].exchange)
         self._arrival = self._exchange.arrival(targets[0].topic)

@@ -1,7 +1,7 @@
-"""Notifications: Nova's, as far as the pool listens, and its own, sent from a bounded queue in a thread of their own.
+"""Notifications: those of Nova that the pool receives, and its own, which a thread sends from a bounded queue.
 
-What is committed is told once at most: a notification is lost with a process that is killed, and where a broker is away
-for so long that the queue is full.  Histories of objects have it all the same.
+Each committed change is notified at most once: notifications are lost if the process is killed, or if a broker is not
+available until the queue is full.  The histories of objects contain the changes in any case.
 """
 
 import logging
@@ -24,16 +24,16 @@ from fpga_pool.rpc.urls import url_named
 LOG = logging.getLogger(__name__)
 
 GROUP = "oslo_messaging_notifications"
-#: Notifications that may wait, a few kilobytes each.
+#: Most notifications that may wait, a few kilobytes each.
 MOST_WAITING = 10_000
-#: How long an end waits for what is not sent yet.
+#: How long `stop` waits for notifications that are not sent yet.
 STOP_S = 5.0
-#: Outcomes, as they are counted.
+#: Outcomes that are counted.
 SENT, FAILED, DROPPED = "sent", "failed", "dropped"
 
 
 class _Failures(logging.Handler):
-    """Notes what a driver only logs: that it could not send what a thread had it send."""
+    """Detects from the log that a driver could not send a notification of a thread."""
 
     def __init__(self, thread: threading.Thread) -> None:
         super().__init__(logging.ERROR)
@@ -45,9 +45,9 @@ class _Failures(logging.Handler):
 
 
 class Publisher:
-    """Sends notifications; threads share it, and none waits for a broker.  `start` and `stop` are called once each.
+    """Sends notifications; thread-safe, and callers never wait for a broker.  `start` and `stop` are called once each.
 
-    `count` is told the outcome of each: SENT, FAILED or DROPPED.
+    `count` is called with the outcome of each: SENT, FAILED or DROPPED.
     """
 
     def __init__(self, notifier: messaging.Notifier, count: Callable[[str], object]) -> None:
@@ -61,12 +61,12 @@ class Publisher:
         self._failures = _Failures(self._thread)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start to send notifications."""
         logging.getLogger("oslo_messaging.notify").addHandler(self._failures)
         self._thread.start()
 
     def publish(self, notifications: Iterable[Notification]) -> None:
-        """Have notifications sent in their order; those for which there is no room are dropped."""
+        """Queue notifications, which are sent in order; those for which there is no room are dropped."""
         with self._changed:
             for one in notifications:
                 if len(self._waiting) >= MOST_WAITING or self._stopping:
@@ -76,7 +76,7 @@ class Publisher:
             self._changed.notify()
 
     def stop(self) -> None:
-        """End when everything is sent, or after a moment; what is not sent then is dropped."""
+        """Stop when everything is sent, or after STOP_S; the remaining notifications are dropped."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -91,7 +91,10 @@ class Publisher:
     def _drop(self, one: Notification) -> None:
         self._count(DROPPED)
         if self._shown.take(time.monotonic()):
-            LOG.warning("notification %s is dropped, and others may be: the broker does not take them", one.event_type)
+            LOG.warning(
+                "notification %s was dropped because the broker does not accept notifications; more may be dropped",
+                one.event_type,
+            )
 
     def _run(self) -> None:
         while True:
@@ -106,9 +109,9 @@ class Publisher:
 
 
 def publisher(conf: cfg.ConfigOpts, name: str, count: Callable[[str], object]) -> Publisher | None:
-    """Return what sends the notifications of a scheduler as configured, not yet started; None where they are off.
+    """Return the configured publisher of a scheduler, not yet started; None if notifications are disabled.
 
-    InvalidInput names a driver that does not exist: the library would only log it.
+    Raises InvalidInput for a driver that does not exist, because the library would only log it.
     """
     conf.register_opts(dict(opts.list_opts())[GROUP], GROUP)
     drivers = set(conf[GROUP].driver)
@@ -122,9 +125,9 @@ def publisher(conf: cfg.ConfigOpts, name: str, count: Callable[[str], object]) -
     return Publisher(messaging.Notifier(transport, f"fpga-pool-scheduler:{name}"), count)
 
 
-# ---- Nova's versioned notifications, as far as the pool listens: virtual machines that have left a host
+# ---- Nova's versioned notifications that the pool receives: virtual machines that have left a host
 
-#: After these a machine does not run any more where it ran, and Nova has given up what it was allocated there.
+#: After these events a machine no longer runs on its former host, and Nova has released its allocations there.
 DEPARTURES = (
     "delete",
     "live_migration_post",
@@ -156,7 +159,7 @@ class _Departed:
 def departures(conf: cfg.ConfigOpts, heard: Callable[[str], None]) -> Any:
     """Return a listener, not yet started, that reports each instance that has left a host.
 
-    `heard` gets the instance's uuid, in a thread of the listener; a notification may come twice, or not at all.
+    `heard` is called with its uuid, in a thread of the listener; a notification may arrive twice, or not at all.
     """
     options = conf.nova_notifications
     with url_named("[nova_notifications] transport_url"):

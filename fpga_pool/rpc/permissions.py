@@ -1,7 +1,7 @@
-"""What each process of the pool needs in RabbitMQ, by the queues and exchanges that oslo.messaging makes for it.
+"""Permissions of the pool's processes in RabbitMQ, for the queues and exchanges that oslo.messaging creates for them.
 
-They keep a process from reading what is for another one.  They do not say who has sent a message: a process that
-answers calls may write to any queue of known name, through the default exchange (`rpc.identity` is for that).
+They keep a process from reading messages for another one.  They do not authenticate senders: a process that answers
+calls may write to any queue of known name, through the default exchange (`rpc.identity` authenticates senders).
 """
 
 import re
@@ -12,9 +12,9 @@ from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC
 
 _EXCHANGE, _SCHEDULER, _AGENT = (re.escape(name) for name in (EXCHANGE, SCHEDULER_TOPIC, AGENT_TOPIC))
-#: Queues of answers, made by callers; their names are random numbers of 128 bits.
+#: Queues of answers, created by callers; their names are random numbers of 128 bits.
 _ANSWERS = "reply_[0-9a-f]{32}"
-#: To which answers are published.
+#: Exchange to which answers are published.
 _DEFAULT_EXCHANGE = r"amq\.default"
 _NOTHING = "^$"
 
@@ -26,13 +26,13 @@ class Permissions:
     configure: str
     write: str
     read: str
-    #: Of routing keys on the exchange of the pool.
+    #: Patterns of routing keys on the exchange of the pool.
     topic_write: str
     topic_read: str
 
 
 def permissions(role: Role, host: str = "", topics: Sequence[str] = ()) -> Permissions:
-    """Return what a process of a role needs; an agent's are those of its host.
+    """Return the permissions of a process of a role; those of an agent are limited to its `host`.
 
     A scheduler can send notifications of these topics, whose queues it declares and binds, but not read them.
     """
@@ -48,7 +48,7 @@ def permissions(role: Role, host: str = "", topics: Sequence[str] = ()) -> Permi
     if role is Role.AGENT:
         name = re.escape(host)
         own = rf"{_AGENT}(\.{name}|_fanout.*)?"
-        # It calls itself to see whether calls reach it.
+        # It calls itself to check that calls reach it.
         called = _any(rf"{_SCHEDULER}(\..+)?", rf"{_AGENT}\.{name}")
         return _of_server(own, topic_write=called, topic_read=_any(rf"{_AGENT}(\.{name})?"))
     return Permissions(

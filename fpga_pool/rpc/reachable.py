@@ -1,7 +1,7 @@
-"""A server that listens again when calls do not reach it, although RabbitMQ is there.
+"""A server that listens again when calls do not reach it although RabbitMQ is available.
 
-Only what listens declares the exchange and binds its queues, when its connection begins: where a peer has deleted the
-exchange, or a queue, nothing would arrive until the process starts again.
+Only a listener declares the exchange and binds its queues, when its connection begins. If a peer has deleted the
+exchange or a queue, no call would arrive until the process is restarted.
 """
 
 import logging
@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 class ReachableServer:
     """A server (`rpc.transport.server`) that its own process calls every `interval_s`, through RabbitMQ.
 
-    Without an answer for half as long it listens again.  `start` and `stop` may be called again and again, in turns.
+    Without an answer within half of this time it listens again.  `start` and `stop` may be called repeatedly, in turns.
     """
 
     def __init__(
@@ -43,34 +43,34 @@ class ReachableServer:
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Begin to take calls."""
+        """Start to accept calls."""
         self._server.start()
         self._ended = threading.Event()
         threading.Thread(target=self._watch, args=(self._ended,), name="rpc-reachable", daemon=True).start()
 
     def stop(self) -> None:
-        """Take no more calls."""
+        """Stop accepting calls."""
         self._ended.set()
         with self._lock:
             self._server.stop()
 
     def wait(self) -> None:
-        """Wait until calls that were taken are answered."""
+        """Wait until all accepted calls are answered."""
         self._server.wait()
 
     def _watch(self, ended: threading.Event) -> None:
         while not ended.wait(self._interval_s):
-            # Twice: where RabbitMQ was away, what listens may connect later than what calls.
+            # Twice, because the listener may reconnect later than the client after an outage of RabbitMQ.
             if not self._is_reached() and not self._is_reached():
                 self._listen_again(ended)
 
     def _is_reached(self) -> bool:
-        """Return whether a call is answered; one waits for RabbitMQ as long as that is away."""
+        """Return whether a call is answered; while RabbitMQ is not available, the call waits for it."""
         try:
             self._client.call({}, GREETING)
         except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure):  # no binding; no exchange
             return False
-        except Exception as error:  # such as that of a transport that is closed
+        except Exception as error:  # e.g. because the transport is closed
             LOG.debug("server %s was not called: %s", self._name, error)
         return True
 
@@ -82,7 +82,7 @@ class ReachableServer:
             try:
                 self._server.stop()
                 self._server.wait()
-                self._server = self._new_server()  # one that could not begin to listen never would
+                self._server = self._new_server()  # one that has failed to listen cannot be started again
                 self._server.start()
-            except Exception as error:  # such as that of an exchange that a peer has declared in another way
+            except Exception as error:  # e.g. because a peer has declared the exchange differently
                 LOG.error("server %s cannot listen: %s; next try in %g s", self._name, error, self._interval_s)  # noqa: TRY400

@@ -50,18 +50,18 @@ from fpga_pool.rpc.identity import INTRODUCING, Identity, Role
 from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, calls
 
-#: How long, and how often, a scheduler is looked for.
+#: Timeout and number of the attempts to find a scheduler.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
-#: A batch of the largest size is stored within this; meanwhile its scheduler says every few seconds that it works on
-#: it, so that the death of one is noticed as soon as in any other call.
+#: Timeout for storing a batch of the largest size. Meanwhile its scheduler sends signs of life, so that its failure is
+#: noticed as soon as in any other call.
 CREATE_S, SIGN_OF_LIFE_S = 60.0, 6
-#: A heartbeat that went to a scheduler that stalls is sent again before the host is taken for dead.
+#: Timeout of a heartbeat: one to a scheduler that stalls is sent again before the host is considered lost.
 BEAT_S = 4.0
-#: A question that waits for changes is answered within this.
+#: A call that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
-#: Who asks for the health of the pool does not wait long.
+#: Timeout of health checks, whose callers do not wait long.
 HEALTH_S = 3.0
-#: Calls whose timeout is another than that of the client: of the largest batches, of bitstreams, of the whole past.
+#: Calls with a timeout that differs from the client's: for the largest batches, for bitstreams, for purges.
 _TIMEOUTS_S = {
     **dict.fromkeys(("create_batch", "create_pipeline"), CREATE_S),
     **dict.fromkeys(("plan_batch", "plan_gang", "plan_pipeline", "plan_task"), CREATE_S),
@@ -73,7 +73,7 @@ _TIMEOUTS_S = {
 
 @calls
 class SchedulerCalls(DryRunCalls, HardwareCalls):
-    """What tenants, operators and agents ask of any scheduler."""
+    """Calls of tenants, operators and agents, which any scheduler answers."""
 
     def health(self) -> str:
         """Return the name of a scheduler that has just read the database."""
@@ -83,7 +83,7 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
     def create_batch(self, request: BatchRequest, wait_s: float = 0.0) -> JobChanges:
         """Store a batch; it is committed when this returns.
 
-        The answer waits up to `wait_s` for places; it has the jobs that have one, with tickets for small inputs.
+        The answer waits up to `wait_s` for places. It contains the jobs that have one, and tickets for small inputs.
         """
 
     def batches(self, page: Page) -> list[Batch]:
@@ -108,27 +108,27 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
         *,
         with_batch: bool = False,
     ) -> JobChanges:
-        """Return the jobs of a batch (in some states; of those changed after what was seen before).
+        """Return the jobs of a batch (in some `states`; only those that changed after these generations of shards).
 
-        Where none has changed, the answer comes when one does, or after `wait_s`.  `with_batch` adds the batch.
+        If none has changed, the answer comes when one does, or after `wait_s`.  `with_batch` adds the batch.
         """
 
     # `seen`: PreconditionFailed if the object is in none of these versions (`model.preconditions`).
 
     def cancel_batch(self, project_id: str | None, uuid: str, seen: Seen = None) -> Batch:
-        """Ask for the end of a batch."""
+        """Request the cancellation of a batch."""
 
     def change_batch(self, project_id: str, uuid: str, change: BatchChange, seen: Seen = None) -> Batch:
         """Hold a batch back, or release it; change its priority."""
 
     def tickets(self, project_id: str, batch_uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
-        """Return a ticket for each request; all or none."""
+        """Return a ticket for each request, either all or none."""
 
     def confirm_results(self, project_id: str, batch_uuid: str, receipts: Sequence[Receipt]) -> Batch:
-        """Complete the jobs whose results their client has, as far as the pool holds them; return the batch."""
+        """Complete the jobs whose results the client has received, if the pool still holds them; return the batch."""
 
     def create_gang(self, request: GangRequest) -> Gang:
-        """Store a gang that waits; it is committed when this returns."""
+        """Store a gang, which waits to be placed; it is committed when this returns."""
 
     def gangs(self, page: Page) -> list[Gang]:
         """Return a page of the gangs."""
@@ -137,19 +137,19 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
         """Return one gang, with its pending reason and expected start."""
 
     def cancel_gang(self, project_id: str | None, uuid: str, seen: Seen = None) -> Gang:
-        """Ask for the end of a gang."""
+        """Request the cancellation of a gang."""
 
     def create_task(self, request: TaskRequest) -> Task:
-        """Store a task that waits; it is committed when this returns."""
+        """Store a task, which waits to be placed; it is committed when this returns."""
 
     def tasks(self, page: Page) -> list[Task]:
         """Return a page of the tasks."""
 
     def task(self, project_id: str | None, uuid: str) -> TaskDetail:
-        """Return one task, with what can be said of it now."""
+        """Return one task, with its pending reason and expected start."""
 
     def cancel_task(self, project_id: str | None, uuid: str, seen: Seen = None) -> Task:
-        """Ask for the end of a task."""
+        """Request the cancellation of a task."""
 
     def create_pipeline(self, request: PipelineRequest) -> Batch:
         """Store a pipeline; it is committed when this returns."""
@@ -161,12 +161,12 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
         """Return one pipeline, with its subtasks."""
 
     def cancel_pipeline(self, project_id: str | None, uuid: str, seen: Seen = None) -> Batch:
-        """Ask for the end of a pipeline."""
+        """Request the cancellation of a pipeline."""
 
     # Events
 
     def events(self, noun: str, project_id: str | None, name: str) -> list[HistoryEntry]:
-        """Return what happened to an object, oldest first; `name` is its uuid, of a host its name."""
+        """Return the events of an object, oldest first; `name` is its uuid, or the name of a host."""
 
     def pool_events(self, page: EventPage) -> PoolEvents:
         """Return a page of the events of all objects, newest first."""
@@ -174,7 +174,7 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
     # Quotas
 
     def quota(self, project_id: str) -> Quota:
-        """Return the limits of a project, and what it uses of them."""
+        """Return the limits of a project, and its usage."""
 
     def set_quota(self, project_id: str, limits: QuotaLimits, seen: Seen = None) -> Quota:
         """Change limits of a project; those that are None stay as they are."""
@@ -183,24 +183,24 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
         """Return a project to the default limits."""
 
     def usage(self, page: UsagePage) -> list[Usage]:
-        """Return a page of what projects have used."""
+        """Return a page of the usage of projects."""
 
     # Operators
 
     def functions(self, project_id: str = "") -> list[FunctionInfo]:
-        """Return the catalogue as it is in force, with the designs that jobs of a project may name ("": of any)."""
+        """Return the current catalogue, with the designs that jobs of a project ("" = of any) may name."""
 
     def pool_counts(self) -> PoolCounts:
-        """Return how many hosts, cards and slots there are."""
+        """Return the numbers of hosts, cards and slots."""
 
     def work_counts(self, project_id: str | None) -> list[WorkCount]:
-        """Return how much work of a project, or (None) of all, has not ended."""
+        """Return the counts of work of a project, or (None) of all, that has not ended."""
 
     def flows(self, project_id: str | None) -> list[Flow]:
-        """Return the inputs of a project, or (None) of all, that are under way."""
+        """Return the inputs of a project, or (None) of all, that are in transfer."""
 
     def benefits(self) -> dict[str, float]:
-        """Return by slot what computes there now, in vCPU equivalents."""
+        """Return by slot the benefit of what computes there now, in vCPU equivalents."""
 
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return the fit of the time models (of one function)."""
@@ -211,7 +211,7 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
     # Agents
 
     def claim(self, host: str, agent_id: str) -> None:
-        """Ask to speak for a host: HostTaken where another agent does."""
+        """Ask to represent a host; raise HostTaken if another agent does."""
 
     def heartbeat(self, heartbeat: Heartbeat) -> float:
         """Report the full observed state of a host; return the pool's time in UTC seconds."""
@@ -220,15 +220,15 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
         """Send reports in order, each with its number; they are committed when this returns."""
 
     def source_tickets(self, host: str, agent_id: str, job: str, attempt: int) -> list[SourceTicket]:
-        """Return leave to read the results that are the input of a job on a host, in their order.
+        """Return tickets to read the results that are the input of a job on a host, in their order.
 
-        Conflict, or NotFound, if this attempt waits for no input, or one of the results is not held any more.
+        Raises Conflict or NotFound if this attempt waits for no input, or one of the results is no longer held.
         """
 
     def load_design(self, host: str, agent_id: str, function: str, nonce: str, cached: str = "") -> DesignAnswer:
-        """Return leave to load a design on a host now, with its bitstream unless `cached` is the digest of that.
+        """Return the permission to load a design on a host now, and its bitstream unless `cached` is its digest.
 
-        BitstreamRefused if its design is not approved, or no more.
+        Raises BitstreamRefused if the design is not, or no longer, approved.
         """
 
     # Agents of hosts with virtual machines
@@ -248,9 +248,9 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
         """
 
     def release_slots(self, host: str, agent_id: str, leases: Mapping[str, int]) -> None:
-        """Release slots that virtual machines hold on a host: by uuid of a lease, the generation in which it was read.
+        """Release slots that virtual machines hold on a host; `leases` maps uuids to the generations that were read.
 
-        A lease that was claimed again since is not released, however late this is carried out.
+        A lease that was claimed again since then is not released, however late the call is executed.
         """
 
     def instance_leases(self, host: str) -> dict[str, list[Lease]]:
@@ -266,20 +266,20 @@ class SchedulerAPI(SchedulerCalls):
         self._client = SignedClient(transport, SCHEDULER_TOPIC, identity, timeout_s)
         self._caller = Caller()
         self._timeout_s = timeout_s
-        #: The scheduler that takes a call answers it: one message less, for callers that cannot wait for the search of
-        #: a scheduler, and call nothing but what any may be asked (`roles.REPEATABLE`).
+        #: Calls go to any scheduler, without a message that finds one first. This is for callers that cannot wait for
+        #: that, and make only calls that may be repeated to another scheduler (`identity.REPEATABLE`).
         self._any_server = any_server
-        #: Name and run of the scheduler that answers: one that stalls takes its share of the topic's messages for a
-        #: while, so calls go to a known one, until it does not respond.
+        #: Name and run of the scheduler to which calls go until it does not respond. Messages to the topic could reach
+        #: a scheduler that stalls, which gets its share of them for a while.
         self._server: tuple[str, str] | None = None
         self._heard_s = 0.0
-        #: After so long a silence it is asked whether it lives before it is asked anything else.  People wait for what
-        #: an API asks; agents ask again by themselves, and their heartbeats would cost twice as much.
+        #: If the scheduler has not answered for this long, it is greeted before the next call.  Users wait for calls of
+        #: an API; agents repeat their calls anyway, and their heartbeats would cost twice as much.
         self._silence_s = FIND_S if identity.role is Role.API else math.inf
         self._gatherer = Gatherer(partial(self._asked, timeout_s), timeout_s) if identity.role is Role.API else None
 
     def _call(self, answer_type: Any, method: str, **arguments: Any) -> Any:
-        """Ask a scheduler; return its answer, of the type `answer_type`."""
+        """Call a scheduler; return its answer, of the type `answer_type`."""
         plain, ids = to_plain(arguments), current_ids()  # those of this thread; the call is made in another
         if self._gatherer is not None and self._gatherer.takes(method, plain):
             answer = self._gatherer.call(method, plain, ids)
@@ -318,17 +318,17 @@ class SchedulerAPI(SchedulerCalls):
         return self._caller.run(lambda: self._client.call(server, run, method, plain, ids, **options), timeout_s)
 
     def _known(self) -> tuple[str, str]:
-        """Return name and run of the scheduler that answers; of another one that answers now, if it was silent."""
+        """Return name and run of the current scheduler or, if it was silent for long, of one that answers now."""
         server = self._server
         if server is None:
             return self._find(None)
         if time.monotonic() - self._heard_s <= self._silence_s:
             return server
-        # Its death would otherwise be noticed when calls to it have timed out, and those that are made until then.
+        # Otherwise its failure would be noticed only after this call, and others until then, have timed out.
         return self._find(server[0], None)
 
     def _find(self, *first: str | None) -> tuple[str, str]:
-        """Return name and run of a scheduler that answers now: of the first (None = any) that does so."""
+        """Return name and run of the first of these schedulers (None = any) that answers now."""
         for attempt in range(FIND_ATTEMPTS):
             server = first[min(attempt, len(first) - 1)]
             try:
@@ -344,22 +344,22 @@ class SchedulerAPI(SchedulerCalls):
     # Schedulers
 
     def describe(self, server: str) -> dict[str, Any]:
-        """Return the name of a scheduler, its shards, and how many messages it has refused, by code."""
+        """Return the name of a scheduler, its shards, and the numbers of messages that it has refused, by code."""
         description: dict[str, Any] = self._ask(FIND_S, "describe", {}, current_ids(), server)
         return description
 
     def wake(self) -> None:
-        """Notify all schedulers that there may be work; nothing is lost if the message is."""
+        """Notify all schedulers that there may be work; a lost message does no harm."""
         self._caller.run(lambda: self._client.cast("wake"), FIND_S)
 
     def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
-        """Return all hosts and slots as columns, or those that changed after what was seen before."""
+        """Return all hosts and slots as columns, or those that changed after these generations of shards."""
         return PoolColumns.from_plain(self._call(dict[str, Any], "snapshot", seen=seen))
 
     def enroll(self, host: str, code: str = "") -> bool:
         """Offer the key of this agent as that of its host; return whether it is accepted.
 
-        It is at once with the one-time code of the host; otherwise an operator has to approve it.
+        With the one-time code of the host it is accepted immediately; otherwise an operator has to approve it.
         """
         key = self._client.identity.public_text
         proof = enrolment_proof(code, host, key) if code else ""
@@ -371,10 +371,10 @@ class SchedulerAPI(SchedulerCalls):
 
 
 class PoolFollower:
-    """Asks for the whole pool once, and for what changed from then on; threads may share it.
+    """Reads the whole pool once, and only changes from then on; thread-safe.
 
-    Each asks for itself, after whichever snapshot was the last: one that is replaced by an older one costs a larger
-    delta, and nothing else.
+    Threads read independently, after the snapshot that was stored last. If an older snapshot replaces a newer one, the
+    only effect is that the next delta is larger.
     """
 
     def __init__(self, scheduler: SchedulerAPI) -> None:
@@ -382,13 +382,13 @@ class PoolFollower:
         self._known: PoolColumns | None = None
 
     def now(self) -> PoolColumns:
-        """Return the whole pool as it is now."""
+        """Return the current state of the whole pool."""
         known = self._known
         found = self._scheduler.snapshot(None if known is None else known.seen)
         if known is not None:
             try:
                 found = known.merged(found)
-            except Conflict:  # something was removed, or the database is another one
+            except Conflict:  # something was removed, or the database was replaced
                 found = self._scheduler.snapshot()
         self._known = found
         return found

@@ -1,11 +1,11 @@
-"""Request ids across RPC: the log lines of a scheduler carry the id of the REST request, or of Nova's, behind a call.
+"""Request ids across RPC: the log lines of a scheduler carry the id of the REST or Nova request that caused a call.
 
-So do the events that the request causes, and the commands that it has agents execute.  The ids are not covered by the
-signature of the call: nothing but what people read depends on them.  Events have those of calls alone that the gate has
-admitted from the API or from Nova, so that no agent can name an operator's request as the cause of what it does.
+So do the events that the request causes, and the resulting commands to agents.  The ids are not covered by the
+signature of the call, because only texts for people depend on them.  Events get ids only from calls that the gate has
+admitted from the API or from Nova, so that no agent can name an operator's request as the cause of its actions.
 
-Traces of OSProfiler go the same way, signed with a key of their own (`hmac_keys` of [profiler]); it is loaded only
-where it is enabled, for it takes 8 MB.
+Traces of OSProfiler are sent in the same way, signed with separate keys (`hmac_keys` of [profiler]).  OSProfiler is
+only loaded if it is enabled, because it takes 8 MB.
 """
 
 import re
@@ -25,15 +25,15 @@ from fpga_pool.rpc.identity import Role
 # ---- Request ids
 
 _NAMES = ("request_id", "global_request_id")
-#: The roles that requests are made to.
+#: Roles that receive requests of users.
 _ASKED = frozenset({Role.API, Role.NOVA})
 _ID = re.compile(r"req-[0-9A-Za-z-]{1,60}\Z")
 
 
 class _CallContext(RequestContext):
-    """What a thread works on that answers a call."""
+    """Context of a thread that answers a call."""
 
-    #: Whether the call was sent for a request, by one who may say so; otherwise its id is one for log lines alone.
+    #: Whether the call was sent for a request, by a role that receives requests; otherwise its id is for logs only.
     of_request = False
 
 
@@ -41,16 +41,16 @@ def current_ids() -> dict[str, str]:
     """Return the ids of the request that the calling thread works on, if any, and its signed trace."""
     context = get_current()
     ids = {name: value for name in _NAMES if (value := getattr(context, name, None))}
-    # Within nova-scheduler it is Nova that has enabled it.
+    # Within nova-scheduler, it is enabled by Nova.
     if web := sys.modules.get("osprofiler.web"):
         ids |= web.get_trace_id_headers()
     return ids
 
 
 def follow(sent: Mapping[str, Any], role: str = "") -> None:
-    """Let the log lines of this thread carry the ids that a call was sent with, or a new id where it has none.
+    """Use the ids that a call was sent with, or a new id if it has none, in the log lines of this thread.
 
-    `role` is that of its sender, once the call was admitted.
+    `role` is that of the sender, once the call is admitted.
     """
     given = {name: sent.get(name) for name in _NAMES}
     good = {name: value if isinstance(value, str) and _ID.match(value) else None for name, value in given.items()}
@@ -59,7 +59,7 @@ def follow(sent: Mapping[str, Any], role: str = "") -> None:
 
 
 def causing_request() -> Cause:
-    """Return the request that the call was sent for which the calling thread answers, if the API or Nova sent it."""
+    """Return the request that caused the call that this thread answers, if the API or Nova sent the call."""
     context = get_current()
     if not isinstance(context, _CallContext) or not context.of_request:
         return NO_CAUSE
@@ -68,9 +68,9 @@ def causing_request() -> Cause:
 
 @contextmanager
 def on_behalf_of(cause: Cause) -> Iterator[None]:
-    """Let the log lines of this thread carry the ids of another request, where there is one, for as long as this lasts.
+    """Use the ids of another request, if there is one, in the log lines of this thread inside the context.
 
-    For threads that answer calls.
+    Only for threads that answer calls.
     """
     before = get_current()
     if any(cause):
@@ -89,7 +89,7 @@ _ENABLED = cfg.BoolOpt("enabled", default=False, deprecated_name="profiler_enabl
 
 
 def enable_profiler(conf: cfg.ConfigOpts, service: str, read_again: Callable[[], object]) -> None:
-    """Have the spans of this process sent to where [profiler] says, if it is enabled there.
+    """Send the spans of this process to the destination in [profiler], if OSProfiler is enabled there.
 
     `read_again` reads the configuration once more, with the options of OSProfiler.
     """
@@ -104,7 +104,7 @@ def enable_profiler(conf: cfg.ConfigOpts, service: str, read_again: Callable[[],
     read_again()
     wanted = conf.profiler
     at = {"project": "fpga_pool", "service": service, "host": socket.gethostname()}
-    try:  # its own initializer would print a traceback, and the service would run without traces
+    try:  # OSProfiler's initializer would print a traceback, and the service would run without traces
         notifier.set(get_driver(wanted.connection_string, context={}, conf=conf, **at).notify)
     except Exception as error:
         raise InvalidInput(f"[profiler] connection_string: {error}") from None
@@ -114,19 +114,19 @@ def enable_profiler(conf: cfg.ConfigOpts, service: str, read_again: Callable[[],
 
 
 def register_profiler(conf: cfg.ConfigOpts) -> None:
-    """Make known to `conf` whether OSProfiler is enabled."""
+    """Register the option that enables OSProfiler."""
     conf.register_opt(_ENABLED, PROFILER_GROUP)
 
 
 def is_profiled(conf: cfg.ConfigOpts, *, statements: bool = False) -> bool:
-    """Return whether spans of requests (with `statements`: those of SQL statements, too) are wanted of this process."""
+    """Return whether this process sends spans of requests (with `statements`: also of SQL statements)."""
     enabled = PROFILER_GROUP in conf and conf.profiler.enabled
     return bool(enabled and (not statements or conf.profiler.trace_sqlalchemy))
 
 
 @contextmanager
 def traced(sent: Mapping[str, Any], method: str, keys: str) -> Iterator[None]:
-    """Note the call as a span of the trace that it was sent with, if one of `keys` has signed that."""
+    """Record the call as a span of the trace that it was sent with, if the trace is signed with one of `keys`."""
     from osprofiler import _utils, profiler, web
 
     found = _utils.signed_unpack(sent.get(web.X_TRACE_INFO), sent.get(web.X_TRACE_HMAC), _utils.split(keys))

@@ -1,9 +1,9 @@
 """oslo.messaging as the pool uses it: options, transports, servers and clients; plain JSON, bounded waits.
 
-Queues stay classic and are not durable: no message carries anything that must survive.  What a broker forgets when it
-is restarted is repeated from the database or from an agent's journal, and what is late is refused; a quorum queue would
-sync every heartbeat to disk to keep it.  In a cluster of brokers, `rabbit_quorum_queue = true` keeps the queues
-answering when one of its nodes ends.
+Queues are classic and not durable, because no message has to survive.  Messages that a broker loses in a restart are
+repeated from the database or from an agent's journal, and late ones are refused; a quorum queue would sync every
+heartbeat to disk.  In a cluster of brokers, `rabbit_quorum_queue = true` keeps the queues available when one of its
+nodes fails.
 """
 
 import contextlib
@@ -48,23 +48,23 @@ from fpga_pool.rpc.urls import url_named
 GROUP = "oslo_messaging_rabbit"
 
 DEFAULTS: dict[str, Any] = {
-    # A peer that is cut off without a word is noticed within this time, not within a minute.
+    # A peer whose connection breaks silently is noticed within this time, not within a minute.
     "heartbeat_timeout_threshold": 10,
-    # The longest pause between two attempts to reach a broker that is away.
+    # The longest pause between two attempts to reach a broker that is not available.
     "rabbit_interval_max": 5,
-    # A caller may name a queue for the answer that does not exist. Each such answer would hold a thread for a minute.
+    # A caller may name an answer queue that does not exist. Each such answer would block a thread for a minute.
     "direct_mandatory_flag": False,
-    # What a server has no room for (`backlog`) stays in RabbitMQ, which drops calls that nobody waits for any more.
+    # Calls for which a server has no room (`backlog`) stay in RabbitMQ, which drops those whose callers gave up.
     "rabbit_qos_prefetch_count": 256,
 }
 
-#: A thread that listens wakes this soon after each message, then after twice the time and so on, for messages that
-#: others have put back.  Calls have none, and the library's 1 ms, for which there is no option, are ten wake-ups each.
+#: A listening thread wakes up this long after each message, then after twice the time and so on, for requeued messages.
+#: Calls are not requeued, and the library's 1 ms, for which there is no option, means ten wake-ups per message.
 LOOK_AGAIN_S = 0.25
 
 
 def set_defaults(conf: cfg.ConfigOpts) -> None:
-    """Set the pool's defaults for what the driver of a transport reads, within a process of the pool."""
+    """Set the pool's defaults for the options that the driver of a transport reads, in a process of the pool."""
     amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = LOOK_AGAIN_S
     for name, value in DEFAULTS.items():
         with contextlib.suppress(cfg.NoSuchOptError, cfg.NoSuchGroupError):
@@ -81,18 +81,18 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     return [(group, list(options)) for group, options in groups]
 
 
-# ---- Calls by the signature of a method: of the one that takes them, and of the one that makes them
+# ---- Calls that are defined by the signatures of methods, on the server and on the client
 
 T = TypeVar("T")
 
-#: Bounds of values whose types have none of their own: of names, reasons and ids; of epochs, attempts and limits.
+#: Bounded types that replace unbounded ones: for names, reasons and ids; epochs, attempts and limits; durations.
 BOUNDS: dict[Any, Any] = {str: Text, int: Count, float: Duration}
-#: Of lists and mappings, which are as long as RabbitMQ's messages otherwise.
+#: Largest length of lists and mappings, which otherwise only the size of RabbitMQ's messages limits.
 _MOST_ITEMS = 100_000
 
 
 def bounded(hint: Any) -> Any:
-    """Return a type of arguments in which each value has bounds, within lists and mappings, too."""
+    """Return a type of arguments in which each value has bounds, also within lists and mappings."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Union or origin is UnionType:
         return Union[tuple(bounded(argument) for argument in arguments)]  # noqa: UP007
@@ -103,10 +103,10 @@ def bounded(hint: Any) -> Any:
 
 
 def typed(method: Callable[..., T]) -> Callable[..., Any]:
-    """Return a method of an endpoint that is called with plain values, and answers with some.
+    """Wrap a method of an endpoint so that it takes and returns plain values.
 
-    Its arguments, but for the context, are read as its annotations say: InvalidInput where one is unknown, of no such
-    value, out of bounds (`BOUNDS`, where its annotation has none), or missing without a default.
+    Its arguments, except the context, are converted as its annotations say.  Raises InvalidInput if one is unknown, of
+    another type, out of bounds (`BOUNDS`, if its annotation has none), or missing without a default.
     """
     hints = get_type_hints(method, include_extras=True)
     parameters = list(signature(method).parameters.values())[2:]  # without the endpoint and the context
@@ -126,9 +126,9 @@ def typed(method: Callable[..., T]) -> Callable[..., Any]:
 
 
 def calls(cls: type[T]) -> type[T]:
-    """Make each public method of a class, which has no body, a call: of its name, with its arguments, by `_call`.
+    """Turn each public method of a class, which has no body, into a call by `_call`, with its name and arguments.
 
-    `_call` gets the type of the answer, too.
+    `_call` also gets the type of the answer.
     """
     for name, method in list(vars(cls).items()):
         if isfunction(method) and not name.startswith("_"):
@@ -157,29 +157,29 @@ LOG = logging.getLogger(__name__)
 EXCHANGE = "fpga_pool"
 SCHEDULER_TOPIC = "fpga_pool.scheduler"
 AGENT_TOPIC = "fpga_pool.agent"
-#: Version of the interfaces of this release: what endpoints implement, and clients ask for.
+#: Version of the interfaces of this release, which endpoints implement and clients request.
 VERSION = "1.0"
 
-#: Domain errors cross the wire as themselves.
+#: Modules of the errors that keep their classes when they are sent to clients.
 ERROR_MODULES = ["fpga_pool.model.exceptions"]
 
-#: Whatever keeps a call from being answered.
+#: Base class of the errors that keep a call from being answered.
 MessagingError = messaging.MessagingException
 
-#: The two of them that say nothing about the other side: it may be away, or slow.
+#: Those of them that tell nothing about the other side, which may be unavailable or slow.
 NO_ANSWER = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
 
-#: What comes with a call: proof of its sender, and the ids of the request.
+#: Context of a call: the proof of its sender, and the ids of the request.
 Context = dict[str, Any]
 
-#: What an endpoint implements.
+#: Target of all endpoints.
 TARGET = messaging.Target(version=VERSION)
 
 
 def answers(method: Callable[..., object]) -> Callable[..., Any]:
-    """Make a method of an endpoint callable from outside, by its signature (`rpc.transport`).
+    """Make a method of an endpoint callable by RPC, with the types of its signature (`typed`).
 
-    Domain errors are answers, not failures of the server.
+    Domain errors are returned to the caller; they are not failures of the server.
     """
     answering: Callable[..., Any] = messaging.expose(messaging.expected_exceptions(FpgaPoolError)(typed(method)))
     return answering
@@ -188,7 +188,7 @@ def answers(method: Callable[..., object]) -> Callable[..., Any]:
 def transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
     """Return the RPC transport of `url`, or of the option transport_url; ``inprocess://`` stays within the process.
 
-    `conf` must be the process's own `cfg.CONF`: oslo.messaging 18 registers some of the options it reads with no other.
+    `conf` must be the process's own `cfg.CONF`, because oslo.messaging 18 registers some of its options only there.
     """
     messaging.set_transport_defaults(EXCHANGE)
     with url_named("[DEFAULT] transport_url"):
@@ -198,7 +198,7 @@ def transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
 
 
 def guest_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
-    """Return the same within a process that is not the pool's: its own transport defaults stay unchanged."""
+    """Return the RPC transport for a process that is not part of the pool; the process keeps its transport defaults."""
     return messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=ERROR_MODULES)
 
 
@@ -211,36 +211,36 @@ class Refusals:
         self._lock = threading.Lock()
 
     def note(self, code: str) -> int:
-        """Count one; return how many of these there were."""
+        """Count one refusal; return the number of refusals with this code."""
         with self._lock:
             self._counts[code] += 1
             return self._counts[code]
 
     def is_shown(self, code: str) -> bool:
-        """Return whether one more may be logged: ten at once, then one per ten seconds of each code."""
+        """Return whether one more may be logged: of each code ten at once, then one per ten seconds."""
         with self._lock:
             allowance = self._shown.setdefault(code, Allowance(at_once=10, per_s=0.1))
             return allowance.take(time.monotonic())
 
     def counts(self) -> dict[str, int]:
-        """Return how many of each there were."""
+        """Return the number of refusals by code."""
         with self._lock:
             return dict(self._counts)
 
 
-#: Errors that say of a message that it should not have been sent: not of a tenant's wish, but of a peer.
+#: Errors that mean that a peer has sent a wrong message, unless InvalidInput is about a tenant's request.
 _REFUSED = (InvalidInput, HostTaken, LateMessage, StaleEpoch)
 
-#: Called unsigned, by every process.
+#: Method that every process may call unsigned.
 GREETING = "greet"
-#: Several calls in one message (`rpc.gathering`): so many at once are carried out besides the first of each message.
+#: Method for several calls in one message (`rpc.gathering`), and the number of threads for all but the first of them.
 TOGETHER, _TOGETHER_THREADS = "together", 32
 
 _METHOD, _VERSION = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII), re.compile(r"\d{1,4}\.\d{1,4}", re.ASCII)
 
 
 class _Greeter:
-    """Tells for which run of a server calls are to be signed."""
+    """Returns the run of a server for which calls must be signed."""
 
     target = TARGET
 
@@ -253,7 +253,7 @@ class _Greeter:
 
 
 class _Dispatcher(messaging.RPCDispatcher):
-    """Lets in signed calls only; counts refused calls and logs them, one line each, as long as they are few."""
+    """Admits only signed calls; counts refused calls, and logs them in one line each, as long as they are few."""
 
     def __init__(
         self, endpoints: Sequence[object], topic: str, gate: Gate, refusals: Refusals, trace_keys: str = ""
@@ -272,12 +272,12 @@ class _Dispatcher(messaging.RPCDispatcher):
             if message["method"] != GREETING:
                 self._gate.admit(self._topic, incoming.ctxt, message["method"], message["args"])
                 follow(incoming.ctxt, incoming.ctxt.get("role", ""))
-                incoming.client_timeout = silence_s if silence_s in range(2, 3600) else None  # its caller hears of it
+                incoming.client_timeout = silence_s if silence_s in range(2, 3600) else None  # for signs of life
             parts = _parts(incoming)
         except (InvalidInput, Unauthenticated) as error:
             self._note(error.code, incoming, error)
             raise messaging.ExpectedException from error
-        except OtherRun as error:  # a peer that will repeat it
+        except OtherRun as error:  # the peer will repeat it
             LOG.debug("refused %s: %s", message["method"], error)
             raise messaging.ExpectedException from error
         return self._answer_all(parts) if parts else self._answer(incoming)
@@ -330,7 +330,7 @@ class _Dispatcher(messaging.RPCDispatcher):
 
 
 def _parts(incoming: Any) -> list[Any]:
-    """Return the calls that came together in one, each as the dispatcher wants it; none of another call."""
+    """Return the calls in a TOGETHER call, each in the form that the dispatcher expects; none for other calls."""
     if incoming.message["method"] != TOGETHER:
         return []
     sender, calls = {key: incoming.ctxt[key] for key in ("role", "name")}, incoming.message["args"].get("calls")
@@ -341,10 +341,10 @@ def _parts(incoming: Any) -> list[Any]:
 
 
 def _require_call(incoming: Any) -> None:
-    """Raise InvalidInput for a message of which oslo.messaging cannot make a call, or that it cannot answer."""
+    """Raise InvalidInput for a message that oslo.messaging cannot dispatch as a call, or cannot answer."""
     queue, message = getattr(incoming, "reply_q", None), incoming.message
-    if queue is not None and not (isinstance(queue, str) and len(queue.encode()) <= 255):  # as long as AMQP has them
-        incoming.orig_msg_id = None  # and so it gets no answer
+    if queue is not None and not (isinstance(queue, str) and len(queue.encode()) <= 255):  # AMQP's limit
+        incoming.orig_msg_id = None  # so that no answer is sent
         raise InvalidInput(f"_reply_q: expected the name of a queue, found {queue!r:.200}")
     for name, form in (("method", _METHOD), ("version", _VERSION)):
         if not (isinstance(message.get(name), str) and form.fullmatch(message[name])):
@@ -355,11 +355,11 @@ def _require_call(incoming: Any) -> None:
 
 
 def _line(text: str) -> str:
-    """Return a text of a stranger as a part of one line of a log."""
+    """Return a text from an untrusted sender as a part of one line of a log."""
     return text[:500] if text[:500].isprintable() else repr(text[:500])
 
 
-#: Messages that oslo.messaging itself refuses and only logs: by logger the beginning of the log message, and our code.
+#: Messages that oslo.messaging refuses and only logs: by logger, the start of the log message, and the pool's code.
 _REFUSED_BELOW = {
     "oslo.messaging._drivers.impl_rabbit": ("Failed to process message", "fpga_pool.unreadable_message"),
     "oslo_messaging._drivers.amqpdriver": ("ignoring duplicate message", "fpga_pool.duplicate_message"),
@@ -367,7 +367,7 @@ _REFUSED_BELOW = {
 
 
 class _Below(logging.Filter):
-    """Counts messages of a log; lets few of them through, one line each, with the reason but no traceback."""
+    """Counts messages of a logger; passes few of them on, in one line each, with the reason but no traceback."""
 
     def __init__(self, refusals: Refusals, said: str, code: str) -> None:
         super().__init__()
@@ -385,7 +385,7 @@ class _Below(logging.Filter):
 
 
 def limit_unreadable(refusals: Refusals) -> None:
-    """Count what arrives at this process from RabbitMQ and is no message, or the same one again; log some of it."""
+    """Count unreadable and duplicate messages that this process receives from RabbitMQ, and log some of them."""
     for logger, (said, code) in _REFUSED_BELOW.items():
         logging.getLogger(logger).addFilter(_Below(refusals, said, code))
 
@@ -393,7 +393,7 @@ def limit_unreadable(refusals: Refusals) -> None:
 def server(
     transport: Any, topic: str, name: str, endpoints: Sequence[object], gate: Gate, refusals: Refusals | None = None
 ) -> Any:
-    """Return a server that is not yet started; `name` addresses it alone, the topic any of its kind."""
+    """Return a server that is not yet started; `name` addresses only this server, the topic any server of its kind."""
     target = messaging.Target(exchange=EXCHANGE, topic=topic, server=name)
     trace_keys = transport.conf.profiler.hmac_keys if is_profiled(transport.conf) else ""
     dispatcher = _Dispatcher([*endpoints, _Greeter(name, gate)], topic, gate, refusals or Refusals(), trace_keys)

@@ -1,4 +1,4 @@
-"""URLs of message brokers that no transport can be made of, and the options of the library."""
+"""Errors in URLs of message brokers, and the options of oslo.messaging."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from fpga_pool.model.exceptions import InvalidInput
 
 @contextmanager
 def url_named(option: str) -> Iterator[None]:
-    """Raise InvalidInput, which names the option, where no transport can be made of its URL."""
+    """Raise InvalidInput, which names the option, if no transport can be created from its URL."""
     try:
         yield
     except cfg.Error:
@@ -21,8 +21,8 @@ def url_named(option: str) -> Iterator[None]:
 
 
 def messaging_options() -> Sequence[tuple[str | None, Sequence[cfg.Opt]]]:
-    """Return all options of oslo.messaging by group; None = DEFAULT.  It makes each known only when it needs it."""
-    # Here, because it loads every driver.
+    """Return all options of oslo.messaging by group (None = DEFAULT); it registers them only when it needs them."""
+    # Imported here, because it loads every driver.
     from oslo_messaging.opts import list_opts
 
     found: Sequence[tuple[str | None, Sequence[cfg.Opt]]] = list_opts()
@@ -30,7 +30,7 @@ def messaging_options() -> Sequence[tuple[str | None, Sequence[cfg.Opt]]]:
 
 
 def brokers(conf: cfg.ConfigOpts) -> list[str]:
-    """Return host and port of each broker of the URL; InvalidInput names a port that there cannot be."""
+    """Return host and port of each broker of the URL; raise InvalidInput for an impossible port."""
     hosts = messaging.TransportURL.parse(conf).hosts
     for host in hosts:
         if host.port is not None and not 0 < host.port < 2**16:

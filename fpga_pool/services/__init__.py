@@ -1,1 +1,1 @@
-"""L3: the services: I/O, threads and clocks around the rules of the pool."""
+"""L3: the services, which add I/O, threads and clocks to the rules of the pool."""

@@ -1,4 +1,4 @@
-"""Audits: the database against the invariants of `model.rules.shared.audit`, and leases against Placement.
+"""Audits of the database against the invariants of `model.rules.shared.audit`, and of leases against Placement.
 
 The scheduler's `LeaseWatch` and the operator's `fpga-pool-manage audit` use the same comparison of leases.
 """
@@ -28,8 +28,8 @@ from fpga_pool.placement.client import PlacementClient
 from fpga_pool.placement.sync import Allocations, differences, leaked
 from fpga_pool.store.store import Store
 
-#: If more leases than this, and more than half of all, seem to have no allocation, it is Placement that has lost
-#: something: nothing is taken from running virtual machines for that.
+#: If more leases than this, and more than half of all leases, have no allocation, Placement has probably lost data.
+#: Running virtual machines keep their slots then.
 FEW = 3
 
 
@@ -37,16 +37,16 @@ FEW = 3
 class LeaseFindings:
     """Differences between leases and allocations."""
 
-    #: Leases whose virtual machines were allocated nothing for them.
+    #: Leases for which the virtual machines have no allocation.
     surplus: tuple[Lease, ...]
-    #: From this number on none is released without confirmation by an operator.
+    #: There are so many that none is released without confirmation by an operator.
     doubtful: bool
-    #: What was allocated on living hosts and is not held, in words: instances that are stopped, or whose boot failed.
+    #: Messages about allocations on live hosts without leases, e.g. of instances that are stopped or failed to boot.
     remarks: tuple[str, ...]
 
 
 def lease_findings(store: Store, placement: PlacementClient, known: Allocations, shard: str | None) -> LeaseFindings:
-    """Compare the leases of a shard, or of the whole pool, with what Placement has allocated."""
+    """Compare the leases of a shard, or of the whole pool, with the allocations in Placement."""
     with store.reading(shard) as tx:
         slots = {slot.name: slot for slot in tx.slots() if slot.kind != CPU}
         alive = {host.name for host in tx.hosts() if host.alive}
@@ -82,7 +82,7 @@ class Reading(Transaction, Protocol):
         """Return all shards."""
 
     def commands(self) -> Sequence[Command]:
-        """Return what the outbox holds, in the order of the commits."""
+        """Return the commands in the outbox, in the order of the commits."""
 
     def batches(self) -> Sequence[Batch]:
         """Return all batches."""
@@ -95,13 +95,13 @@ class AuditedStore(Protocol):
     """A store of a whole pool: the database, or the memory of a simulated pool."""
 
     def reading(self) -> AbstractContextManager[Reading]:
-        """Begin a transaction that sees the whole database and changes nothing."""
+        """Begin a read-only transaction that sees the whole database."""
 
 
 def audit(store: AuditedStore, *, idle: bool = False) -> list[str]:
     """Return all violations of the rules; in an `idle` pool also work that is still in progress.
 
-    The pool may go on meanwhile: what belongs together is read at one moment.
+    The pool may run meanwhile, because related objects are read in one transaction.
     """
     with store.reading() as tx:
         contents = PoolContents(
@@ -131,7 +131,7 @@ def audit(store: AuditedStore, *, idle: bool = False) -> list[str]:
 
 
 def lost_accelerators(store: Store, catalogue: Catalogue) -> list[str]:
-    """Return what instances hold and cannot use; no rule of the pool is broken, but guests lack their accelerators."""
+    """Return messages about slots that instances hold but cannot use; these violate no invariant of the pool."""
     with store.reading() as tx:
         known = extended(catalogue, tx.designs([DesignState.APPROVED]))
         return list(audit_instances(tx.leases(), tx.slots(), known))

@@ -1,7 +1,7 @@
-"""Pool time, UTC that does not follow the system's clock; and for how long others were silent by it.
+"""Pool time (UTC that is independent of later changes of the system clock), and a failure detector that uses it.
 
-Set once from the system's clock, then carried on by the monotonic one, so that durations stay right when the system
-clock is set. Schedulers are never behind what the database has seen; agents follow the scheduler.
+The clock is set once from the system clock and then advanced by the monotonic clock, so that durations stay right when
+the system clock is set. Schedulers are never behind the latest time in the database; agents follow the scheduler.
 """
 
 import logging
@@ -13,14 +13,14 @@ LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 
-#: A larger difference is logged: some machine's clock is wrong.
+#: Larger differences are logged, because the clock of some machine must be wrong.
 LOGGED_DIFFERENCE_S = 1.0
-#: After a larger correction, what was dated before is not as old as it seems to be.
+#: A larger correction makes the ages of earlier timestamps doubtful (`SteadyClock.steady_s`).
 DOUBTFUL_DIFFERENCE_S = 60.0
 
 
 class SteadyClock:
-    """UTC seconds since the epoch; threads may share it."""
+    """Clock that returns UTC seconds since the epoch; thread-safe."""
 
     def __init__(self) -> None:
         self._steady_since_s = time.monotonic()
@@ -28,12 +28,12 @@ class SteadyClock:
         self._lock = threading.Lock()
 
     def __call__(self) -> float:
-        """Return what time it is in the pool."""
+        """Return the current pool time."""
         return self._offset_s + time.monotonic()
 
     @property
     def steady_s(self) -> float:
-        """For how long it has gone on, in seconds, without a correction that makes earlier dates doubtful."""
+        """Seconds since the last correction that makes earlier timestamps doubtful, or since the start."""
         return time.monotonic() - self._steady_since_s
 
     def advance_to(self, at: float) -> None:
@@ -44,7 +44,7 @@ class SteadyClock:
                 self._shift(behind_s)
 
     def agree(self, at: float, asked_at: float, answered_at: float) -> None:
-        """Follow another clock that said `at` between two moments of this one, unless it may be right as it is."""
+        """Follow another clock that read `at` between two times of this one, unless `at` lies between these times."""
         with self._lock:
             if not asked_at <= at <= answered_at:
                 self._shift(at - (asked_at + answered_at) / 2)
@@ -61,14 +61,14 @@ class SteadyClock:
 
 
 class FailureDetector:
-    """Watches named things, each by a value that changes while it lives; one thread notes them."""
+    """Observes named objects by values that change while the objects are alive. Only one thread calls `note`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen: dict[str, tuple[Hashable, float]] = {}
 
     def note(self, values: Mapping[str, Hashable]) -> dict[str, float]:
-        """Record the present values; return for how many seconds each has not changed."""
+        """Record the current values; return for how many seconds each has not changed."""
         now_s = self._clock()
         before = self._seen
         self._seen = {
@@ -78,15 +78,15 @@ class FailureDetector:
         return self.ages()
 
     def ages(self) -> dict[str, float]:
-        """Return for how many seconds each value has not changed, as far as was observed; any thread may ask."""
+        """Return for how many seconds each value has been observed unchanged; any thread may call this."""
         now_s = self._clock()
         return {name: now_s - since_s for name, (_, since_s) in self._seen.items()}
 
     @property
     def names(self) -> frozenset[str]:
-        """The keys present at the last observation."""
+        """The names in the last observation."""
         return frozenset(self._seen)
 
     def restart(self) -> None:
-        """Count from now: nothing could be seen meanwhile."""
+        """Restart all ages at zero after a time in which nothing could be observed."""
         self._seen = {}

@@ -1,4 +1,4 @@
-"""Settings and drivers of the services as configured, for their own processes and for the embedded pool alike."""
+"""Create settings and drivers of the services from the configuration, for their processes and the embedded pool."""
 
 import logging
 from collections.abc import Sequence
@@ -40,14 +40,14 @@ GUEST_DRIVERS = "fpga_pool.guest_drivers"
 TIER_DRIVERS = "fpga_pool.tier_drivers"
 RUNNERS = "fpga_pool.runners"
 
-#: Settings of an agent that are options of its host.
+#: Settings of an agent that are options of the same name in [agent].
 _HABITS = ("heartbeat_s", "retention_s", "hang_factor", "hang_grace_s", "drain_timeout_s", "enrolment_code")
-#: The longest pause of a slot that fails again and again.
+#: The longest pause of a slot that fails repeatedly.
 LONGEST_FAULT_PAUSE_S = 60.0
 
 
 def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
-    """Return the settings of the scheduler of this name."""
+    """Return the settings of the scheduler with this name."""
     group = conf.scheduler
     signers = public_keys("[scheduler] design_signers", group.design_signers) if group.design_signers else ()
     same = {name: group[name] for name in field_names(SchedulerSettings) if name in group}
@@ -60,7 +60,7 @@ def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
 
 
 def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
-    """Return the settings of an agent with the configured habits; `host` are the fields that differ between agents."""
+    """Return the settings of an agent from the configuration; `host` has the fields that differ between agents."""
     group = conf.agent
     return AgentSettings(
         **{name: group[name] for name in _HABITS},
@@ -71,19 +71,19 @@ def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
 
 
 def agent_identity(settings: AgentSettings) -> Identity:
-    """Return the identity of an agent; its key is made at its first start, in the state directory."""
+    """Return the identity of an agent; its key is created in the state directory at the first start."""
     identity = Identity(Role.AGENT, settings.host, load_or_create_signing_key(settings.state_dir / "agent.pem"))
     LOG.info("host %s signs with key %s", settings.host, identity.public_text)
     return identity
 
 
 def agent_gate(token_keys: Sequence[Ed25519PublicKey]) -> Gate:
-    """Return what lets calls of an agent in: those that the schedulers have signed."""
+    """Return the gate of an agent, which admits only calls that are signed by schedulers."""
     return Gate(lambda role, _: token_keys if role is Role.SCHEDULER else (), AGENT_METHODS)
 
 
 def slot_driver(conf: cfg.ConfigOpts, catalogue: Catalogue) -> SlotDriver:
-    """Return the driver of this host's cards; InvalidInput names the available drivers."""
+    """Return the driver of this host's cards; raise InvalidInput, with the available drivers, if it is unknown."""
     kind = _driver(SLOT_DRIVERS, "[agent] slot_driver", conf.agent.slot_driver)
     trusted = public_key("[agent] bitstream_public_key", conf.agent.bitstream_public_key)
     made: SlotDriver = kind.from_conf(conf, catalogue, trusted)
@@ -91,9 +91,9 @@ def slot_driver(conf: cfg.ConfigOpts, catalogue: Catalogue) -> SlotDriver:
 
 
 def guest_driver(conf: cfg.ConfigOpts) -> GuestDriver | None:
-    """Return the driver that connects virtual machines with their slots, or None.
+    """Return the driver that connects virtual machines with their slots, or None if none is configured.
 
-    InvalidInput names the drivers there are, or what the driver needs and is not installed.
+    Raises InvalidInput with the available drivers if it is unknown, or with its requirements that are not installed.
     """
     if conf.agent.guest_driver == NO_GUESTS:
         return None
@@ -102,9 +102,9 @@ def guest_driver(conf: cfg.ConfigOpts) -> GuestDriver | None:
 
 
 def runner(conf: cfg.ConfigOpts, settings: AgentSettings, clock: Clock) -> Runner | None:
-    """Return what launches the processes of gangs on a host; None where it takes none and never did.
+    """Return the runner that launches gang processes on a host; None if the host has no pCPUs for gangs and no journal.
 
-    InvalidInput names the runners there are, or what is wrong with the configuration of this one.
+    Raises InvalidInput with the available runners if it is unknown, or with the error in its configuration.
     """
     if not settings.gang_processors and not (settings.state_dir / "journal.sqlite").exists():
         return None
@@ -128,7 +128,7 @@ def _driver(group: str, option: str, name: str) -> Any:
 def instances(
     conf: cfg.ConfigOpts, agent: AgentService, scheduler: SchedulerAPI, egress: EgressDriver | None
 ) -> Instances | None:
-    """Return the supervisor of the virtual machines of this host, or None."""
+    """Return the supervisor of the virtual machines of this host, or None without a guest driver."""
     guests = guest_driver(conf)
     if guests is None:
         return None
@@ -150,14 +150,14 @@ def instances(
 
 
 def tiers(conf: cfg.ConfigOpts, settings: AgentSettings) -> Tiers | None:
-    """Return the service that keeps the guests of this host in their tiers, or None.
+    """Return the service that keeps the guests of this host in their tiers, or None if there are no tiers.
 
-    InvalidInput names the option that is wrong, of the pool or of Nova.
+    Raises InvalidInput that names the wrong option of the pool or of Nova.
     """
     group = conf.tiers
     if group.driver == NO_TIERS:
         return None
-    # Loaded where it is used only: it brings a library that talks to clouds.
+    # Imported only if used, as it loads a client library for clouds.
     from fpga_pool.placement.client import open_placement
     from fpga_pool.placement.tiers import TierAccounts
 
@@ -178,10 +178,10 @@ def tiers(conf: cfg.ConfigOpts, settings: AgentSettings) -> Tiers | None:
 
 
 def egress_driver(conf: cfg.ConfigOpts) -> EgressDriver | None:
-    """Return what limits the flows that leave this host; None where senders pace themselves."""
+    """Return the driver that limits the outgoing flows of this host; None if senders pace themselves."""
     if conf.agent.egress_driver == NO_EGRESS:
         return None
-    # Loaded where it is used only: it brings a library that talks to the kernel.
+    # Imported only if used, as it loads a library that configures the kernel.
     from fpga_pool.drivers.egress.tc.driver import TcDriver
     from fpga_pool.drivers.egress.tc.router import TcEgress
     from fpga_pool.drivers.privileged import use_own_capabilities

@@ -1,7 +1,7 @@
 """The embedded pool: API, scheduler and agents with simulated slots in one process, without root or other services.
 
-Messages go over ``inprocess://`` and everything that must survive is in one state directory, so a pool that was killed
-goes on where it was.  The parts are the same as in separate processes; only this shell is its own.
+Messages use ``inprocess://``, and all durable state is in one state directory, so a pool that was killed continues
+where it stopped.  The components are those of the separate processes; only their assembly here is different.
 """
 
 import logging
@@ -54,13 +54,13 @@ from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
 
-#: Name of its only scheduler.
+#: Name of the only scheduler of the pool.
 NAME = "standalone"
 
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The key pairs of the pool, made at its first start."""
+    """The key pairs of the pool, created at its first start."""
 
     bitstreams: Any
     tokens: Any
@@ -93,7 +93,7 @@ class StandalonePool:
             load_or_create_signing_key(self._state_dir / "keys" / "tokens.pem"),
             load_or_create_signing_key(self._state_dir / "keys" / "api.pem"),
         )
-        #: For the API.
+        #: The scheduler's interface for the API.
         self.scheduler_api = SchedulerAPI(self._transport, Identity(Role.API, NAME, keys.api))
         identity = Identity(Role.SCHEDULER, NAME, keys.tokens)
         self._store = Store(f"sqlite:///{self._state_dir / 'pool.sqlite'}")
@@ -116,15 +116,15 @@ class StandalonePool:
             None if self._publisher is None else self._publisher.publish,
         )
         self._agent_gate = agent_gate([keys.tokens.public_key()])
-        #: By host, the scheduler as its agent calls it.
+        #: By host, the scheduler's interface for its agent.
         self.agent_apis: dict[str, SchedulerAPI] = {}
         self.agents = self._make_agents(keys)
-        #: Virtual machines of the first host, where a guest driver is configured.
+        #: Virtual machines of the first host; None without a guest driver.
         self._guests = instances(conf, self.agents[0], self.agent_apis[self.agents[0].settings.host], None)
         self._servers: list[Any] = []
 
     def start(self) -> None:
-        """Begin: the scheduler first, so that the first heartbeats find it."""
+        """Start the scheduler first, so that the first heartbeats of the agents reach it, then the agents."""
         gate = Gate(self.scheduler.keys, SCHEDULER_METHODS)
         self._serve(SCHEDULER_TOPIC, NAME, [SchedulerEndpoint(self.scheduler)], gate, self.scheduler.refusals)
         if self._publisher is not None:
@@ -134,13 +134,13 @@ class StandalonePool:
             endpoints = [AgentEndpoint(agent), self._library]
             self._serve(AGENT_TOPIC, agent.settings.host, endpoints, self._agent_gate, agent.refusals)
             agent.start()
-            agent.beat()  # whatever became of its first: the pool knows the host
+            agent.beat()  # even if the first heartbeat failed, the pool knows the host now
         if self._guests is not None:
             self._guests.start()
         self.scheduler.wait_prepared()
 
     def stop(self) -> None:
-        """End gracefully: running jobs complete, reports are taken, the database is closed."""
+        """Stop gracefully: running jobs complete, their reports are accepted, and the database is closed."""
         _attempt_all([self._guests.stop] if self._guests is not None else [])
         _attempt_all([self.scheduler.pause])
         _attempt_all([agent.stop for agent in self.agents])
@@ -208,7 +208,7 @@ class StandalonePool:
         )
 
     def _enrolled(self, settings: AgentSettings) -> SchedulerAPI:
-        """Return the scheduler for an agent of this pool, which the pool enrolls by itself."""
+        """Enroll an agent of this pool without an operator; return the scheduler's interface for it."""
         settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         identity = agent_identity(settings)
         approve(self._store, settings.host, identity.public_text, self._clock())
@@ -235,7 +235,7 @@ def _agent_settings(
 
 
 def _links(conf: cfg.ConfigOpts, cards: int) -> Mapping[str, CardLinks]:
-    """Return how the cards of a host are linked: as configured, else all of them in a ring."""
+    """Return the links of a host's cards: as configured, or all cards in one ring."""
     serials = simulated_serials(cards)
     if cards and conf.agent.enclosure:
         return configured_links(conf, serials)
@@ -255,7 +255,7 @@ def _faults(conf: cfg.ConfigOpts, number: int) -> Faults:
 
 
 def _attempt_all(steps: list[Callable[[], object]]) -> None:
-    """Take every step, whatever happens in the others."""
+    """Run every step, even if others fail."""
     for step in steps:
         try:
             step()

@@ -13,9 +13,9 @@ from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 
 
 def exclusive(path: Path, complaint: str) -> TextIO:
-    """Lock `path` for as long as the file returned is open; the kernel ends it with us, however that happens.
+    """Lock `path` while the returned file is open; the kernel releases the lock however this process ends.
 
-    ServiceUnavailable with `complaint` if another process holds the lock.
+    Raises ServiceUnavailable with the message `complaint` if another process holds the lock.
     """
     file = path.open("w")
     try:
@@ -28,15 +28,15 @@ def exclusive(path: Path, complaint: str) -> TextIO:
 
 LOG = logging.getLogger(__name__)
 
-#: An error is followed by a pause that doubles from the first to the second: a lasting one does not fill the log.
+#: The pause after an error; it doubles from the first value to the second, so that lasting errors do not fill the log.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0
 
 
 class Loop:
     """Calls `step` until stopped; a step returns True to be called again immediately.
 
-    Unless it does, or is woken, the next one waits for the interval, or longer, so that steps take at most a `share` of
-    a processor.
+    Otherwise the next step follows after `interval_s`, or later if steps would take more than a `share` of a processor.
+    `wake` ends this wait.
     """
 
     def __init__(self, name: str, step: Callable[[], bool], interval_s: float, share: float = math.inf) -> None:
@@ -52,16 +52,16 @@ class Loop:
         self._thread.start()
 
     def wake(self) -> None:
-        """Have the next step taken now."""
+        """Run the next step now."""
         self._wake.set()
 
     @property
     def stopping(self) -> bool:
-        """Whether no other step is to be taken: a long one ends early then."""
+        """Whether the loop is stopping; long steps check this in order to end early."""
         return self._stop.is_set()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Let the current step end, and no other begin."""
+        """Let the current step end, and start no other; wait for it at most `timeout_s`."""
         self._stop.set()
         self._wake.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
@@ -74,7 +74,7 @@ class Loop:
             began_s = time.thread_time()
             try:
                 again = self._step()
-            except FpgaPoolError as error:  # known and named; its message says it all
+            except FpgaPoolError as error:  # expected errors: the message suffices
                 LOG.error("%s: %s; next try in %.1f s", self._thread.name, error, pause_s)  # noqa: TRY400
             except Exception:
                 LOG.exception("%s: step failed; next try in %.1f s", self._thread.name, pause_s)

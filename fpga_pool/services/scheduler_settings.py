@@ -10,35 +10,35 @@ from fpga_pool.model.rules.shared.settings import PoolSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """Parameters of the service; those of the rules are in `pool`."""
+    """Parameters of the scheduler service; the parameters of the rules are in `pool`."""
 
-    #: Name of this scheduler among all of the pool; stays the same when it is started again.
+    #: Name of this scheduler: unique in the pool, and the same after a restart.
     name: str = "scheduler"
     default_policy: str = "makespan"
-    #: Policy that runs the jobs of batches that ask for it, and how often it looks when nothing wakes it.
+    #: Policy of the jobs of batches that request it, and the interval of its cycles if no event triggers one.
     online_policy: str = "benefit_plus"
     online_interval_s: float = 0.5
-    #: Policy by which gangs get their processors.
+    #: Policy that assigns processors to gangs.
     gang_policy: str = "measy_plus"
-    #: Policy by which tasks that take several slots get them.
+    #: Policy that assigns slots to tasks.
     task_policy: str = "lattice_plus"
-    #: Share of the time a batch takes at least that its plan may take.
+    #: Search time of a batch policy, as a share of the lower bound of the makespan of the batch.
     planning_share: float = 0.02
     #: Seed of the policies' random generator.
     seed: int = 0
-    #: How often pending work, the outbox and silent hosts are looked at when nothing wakes the loops.
+    #: Interval at which pending work, the outbox and silent hosts are checked if no event triggers a check.
     interval_s: float = 1.0
     #: How often time models are refitted.
     refit_interval_s: float = 5.0
-    #: A scheduler that gave no sign of life for longer has lost its shards to the others.
+    #: A scheduler without a sign of life for longer than this loses its shards to the others.
     shard_timeout_s: float = 5.0
     #: How long a token may be used to open a stream.
     token_lifetime_s: float = 300.0
-    #: How long what has ended stays in the database; 0 = for ever.
+    #: How long ended objects stay in the database; 0 = forever.
     retention_s: float = 0.0
-    #: Limits of projects that have none of their own.
+    #: Limits of projects for which no others are set.
     quotas: QuotaLimits = DEFAULT_LIMITS
-    #: Whose signatures of designs are trusted, and whether one of them is enough.
+    #: Keys whose signatures of designs are trusted, and whether such a signature approves a design.
     design_signers: tuple[Ed25519PublicKey, ...] = ()
     signed_designs_are_approved: bool = False
     pool: PoolSettings = field(default_factory=PoolSettings)

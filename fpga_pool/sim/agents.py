@@ -1,9 +1,9 @@
-"""Agents in simulated time: the very machine that the service runs (`model.agent`), with a simulated host around it.
+"""Agents in simulated time: the state machine of the service (`model.agent`) with a simulated host around it.
 
-What is modelled of the host: loads that take turns at a card's configuration port, computations that last as long as
-the surroundings say, inputs that arrive when the surroundings say, slots that fail, hosts that vanish and come back
-with what their journal holds.  What is not: the DMA bandwidth that the slots of a card share, the time that clearing a
-memory takes, and what guests compute on slots that their instances hold.
+Modelled parts of the host: loads, which use a card's configuration port one after the other; computations and arrivals
+of inputs, whose times come from the surroundings; slots that fail; hosts that vanish and return with the state in their
+journal.  Not modelled: the DMA bandwidth shared by the slots of a card, the time to clear a memory, and computations of
+guests on slots held by their instances.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from fpga_pool.sim.hosts import SimulatedHost
 
 
 class SimulatedAgent:
-    """The agent of one host: commands in, reports out, at their simulated times."""
+    """The agent of one host: it executes commands and makes reports at their simulated times."""
 
     def __init__(
         self,
@@ -57,24 +57,24 @@ class SimulatedAgent:
             i.RecordEnds: self._record_ends,
             i.DeleteFiles: lambda files: self._inputs.discard(files.job),
             i.DeleteInput: lambda files: self._inputs.discard(files.job),
-            # Nothing is modelled of these.
+            # These are not modelled.
             i.Answer: lambda _: None,
             i.BeginGuestUse: lambda _: None,
             i.EndGuestUse: lambda _: None,
             i.Settle: lambda _: None,
-            i.GatherInput: lambda _: None,  # as other inputs, it arrives when the surroundings say
+            i.GatherInput: lambda _: None,  # like other inputs, it arrives when the surroundings say
             i.DeleteOutput: lambda _: None,
             i.DeleteStrays: lambda _: None,
         }
         self._numbers = itertools.count(1)
         self._begin(host.slots)
 
-    # From the pool ----------------------------------------------------------------------------------------------
+    # Requests of the pool ---------------------------------------------------------------------------------------
 
     def execute(self, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
-        """Execute commands of the owner of a shard; they are lost while the host is away.
+        """Execute commands of the owner of a shard; they are lost while the host is absent.
 
-        StaleEpoch if a later owner of the shard is known.
+        Raises StaleEpoch if a later owner of the shard is known.
         """
         if not self.present:
             return []
@@ -113,7 +113,7 @@ class SimulatedAgent:
         )
 
     def observed_jobs(self) -> tuple[ObservedJob, ...]:
-        """Return the jobs that it holds, and how far those inputs are that do not move as planned."""
+        """Return the jobs on this host, with the received bytes of inputs that do not move as planned."""
         jobs = self.machine.state.jobs
 
         def received(uuid: str) -> int:
@@ -121,10 +121,10 @@ class SimulatedAgent:
 
         return self.machine.observed_jobs(received, self._engine.now_s)
 
-    # What befalls it --------------------------------------------------------------------------------------------
+    # Failures and recovery --------------------------------------------------------------------------------------
 
     def fail_slot(self, name: str) -> None:
-        """Have a slot fail, until it is repaired; what computes there is lost."""
+        """Make a slot fail, until it is repaired; its running job is lost."""
         executor, slot = self._executors[name], self.machine.state.slots[name]
         if not self.present or executor.broken:
             return
@@ -139,21 +139,21 @@ class SimulatedAgent:
             self._feed(e.CardSeen(slot=name, present=False, reason="simulated"))
 
     def fail_computation(self, name: str) -> bool:
-        """Have what computes on a slot fail; say whether something did.  The slot is none the worse."""
+        """Make the computation on a slot fail, without harm to the slot; return False if there was none."""
         if not self.present or self._executors[name].computing is None:
             return False
         self._end_computation(name, "fpga_pool.job_fault", "simulated")
         return True
 
     def repair_slot(self, name: str) -> None:
-        """Have a slot that failed answer again."""
+        """Make a failed slot work again."""
         executor = self._executors[name]
         if executor.broken:
             executor.broken = False
             self._look_now(name, executor.number)
 
     def vanish(self) -> None:
-        """Leave without a word; what computes is lost."""
+        """Power off the host without a message; its running jobs are lost."""
         self.present = False
         for executor in self._executors.values():
             executor.number = next(self._numbers)
@@ -175,7 +175,7 @@ class SimulatedAgent:
         for slot in self._slots:
             self._ask(slot)
 
-    # The machine ------------------------------------------------------------------------------------------------
+    # The state machine ------------------------------------------------------------------------------------------
 
     def _feed(self, event: e.AgentEvent) -> None:
         if self.present:
@@ -297,7 +297,7 @@ class SimulatedAgent:
     def _look(self, look: i.LookAtCard) -> None:
         executor = self._executors[look.slot]
         executor.busy, executor.number = False, next(self._numbers)
-        if not executor.broken:  # one that is, is looked at when it is repaired
+        if not executor.broken:  # a broken slot is checked when it is repaired
             self._engine.after(look.after_s, partial(self._look_now, look.slot, executor.number))
 
     def _look_now(self, slot: str, number: int) -> None:
@@ -309,7 +309,7 @@ class SimulatedAgent:
     # Inputs and results -----------------------------------------------------------------------------------------
 
     def _await_input(self, uuid: str, attempt: int) -> None:
-        """Stage a job when its input has arrived; its plan may have changed meanwhile."""
+        """Stage a job if its input has arrived, else wait for the arrival; a new plan may have changed the time."""
         job = self.machine.state.jobs.get(uuid)
         if not self.present or job is None or job.phase is not Phase.WAITING or job.attempt != attempt:
             return
@@ -323,7 +323,7 @@ class SimulatedAgent:
             self._feed(e.InputArrived(job=uuid, took_s=self._surroundings.input_age_s(job.assignment)))
 
     def _record_ends(self, _: i.RecordEnds) -> None:
-        """Record ends at once; the clients have each result when it has moved as planned."""
+        """Record the ends of jobs at once; each result is delivered to its client as planned."""
         ended = tuple(self.machine.state.jobs[uuid] for uuid in self.machine.state.ended)
         self._feed(e.EndsDue())
         held = tuple(self._journal.jobs[job.uuid] for job in ended)
@@ -332,7 +332,7 @@ class SimulatedAgent:
             self._await_delivery(job)
 
     def _await_delivery(self, job: HeldJob) -> None:
-        """Deliver a result when it has moved as planned since its job's end, if a client is to have it."""
+        """Deliver a result, if a client fetches it, when its planned transfer after the job's end is complete."""
         if job.finished_at is None or not self._surroundings.is_fetched(job.uuid):
             return
         transfer = job.assignment.result_transfer

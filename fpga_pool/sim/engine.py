@@ -1,4 +1,4 @@
-"""A discrete-event engine, a clock and what happens when; and the surroundings of simulated agents."""
+"""A discrete-event engine (a clock and an agenda), and the surroundings of simulated agents."""
 
 import heapq
 import itertools
@@ -14,7 +14,7 @@ from fpga_pool.model.messages.agents import AssignJob, HoldSlot, Report
 
 
 class Engine:
-    """Runs actions in order of their times; those of one instant in the order in which they were asked for."""
+    """Runs actions in order of time; actions at the same time run in the order in which they were scheduled."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -23,81 +23,81 @@ class Engine:
 
     @property
     def pending(self) -> int:
-        """How many actions are still to be called."""
+        """Number of actions that are still to be called."""
         return len(self._agenda)
 
     @property
     def next_s(self) -> float:
-        """When the next action is called; infinite = never."""
+        """Time of the next action; infinite if there is none."""
         return self._agenda[0][0] if self._agenda else math.inf
 
     def at(self, time_s: float, action: Callable[[], None]) -> None:
-        """Have `action` called at `time_s`, or now if that has passed."""
+        """Call `action` at `time_s`, or now if that time has passed."""
         heapq.heappush(self._agenda, (max(time_s, self.now_s), next(self._numbers), action))
 
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Have `action` called after a while."""
+        """Call `action` after `delay_s` seconds."""
         self.at(self.now_s + delay_s, action)
 
     def run(self, until_s: float) -> None:
-        """Let time pass until nothing is left to happen, or until `until_s`."""
+        """Run actions until none are left, or until `until_s`."""
         while self._agenda and self._agenda[0][0] <= until_s:
             self.now_s, _, action = heapq.heappop(self._agenda)
             action()
 
 
-# ---- What surrounds an agent: delays, an executor that takes no threads, a journal in memory
+# ---- Surroundings of an agent: delays, an executor without threads, a journal in memory
 
-#: Times closer than this are one and the same.
+#: Times closer than this are treated as equal.
 INSTANT_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """What takes time around the decisions, in seconds; by default as in the embedded pool on idle processors."""
+    """Delays around the decisions, in seconds; the defaults are those of the embedded pool on idle processors."""
 
-    #: From a commit to its execution by the agent.
+    #: From the commit of a command to its execution by the agent.
     command_s: float = 0.03
     #: From an input's last byte to the job's place in the slot's queue: digest, disk, journal.
     staging_s: float = 0.01
-    #: Between two computations on a slot: the result's digest, journal, reports.
+    #: Between two computations on a slot: digest of the result, journal, reports.
     turnaround_s: float = 0.003
 
 
 class Surroundings(Protocol):
-    """What an agent does not decide: who hears its reports, and how long things take."""
+    """The environment of an agent: it receives the reports and determines how long transfers and computations take."""
 
     def report(self, host: str, reports: Sequence[Report]) -> None:
-        """Hear what an agent reports, all of one change."""
+        """Receive all reports that an agent makes of one change."""
 
     def arrives_at(self, assignment: AssignJob) -> float:
-        """Return when the last byte of an attempt's input arrives, as things go now."""
+        """Return when the last byte of an attempt's input arrives, as far as is known now."""
 
     def input_age_s(self, assignment: AssignJob) -> float | None:
-        """Return the time since the first byte of an attempt's input arrived; None where all of it comes at once."""
+        """Return the seconds since the first byte of an attempt's input arrived; None if all of it arrives at once."""
 
     def lost_source(self, assignment: AssignJob) -> str:
-        """Return why the results that are an attempt's input cannot be read, as the pool says; "" = they can."""
+        """Return the pool's reason why the results used as an attempt's input cannot be read; empty if they can be."""
 
     def is_fetched(self, job: str) -> bool:
-        """Return whether a client fetches the result of a job: not if it is the input of others."""
+        """Return whether a client fetches the result of a job, which it does not if the result feeds other jobs."""
 
     def received_bytes(self, assignment: AssignJob) -> int:
-        """Return how much of an attempt's input has arrived by now."""
+        """Return how many bytes of an attempt's input have arrived so far."""
 
     def seconds(self, assignment: AssignJob, board: str) -> float:
-        """Return how long the whole computation takes, done shares included."""
+        """Return the duration of the whole computation in seconds, including shares already done."""
 
 
 @dataclass(slots=True)
 class InstantExecutor:
-    """What carries out the instructions for one slot."""
+    """Carries out the instructions for one slot."""
 
-    #: It has an instruction in hand, or pauses after one: it does not ask for the next.
+    #: It executes an instruction or pauses after one, so it does not request the next.
     busy: bool = False
-    #: It has failed until it is repaired.
+    #: The slot has failed and is not yet repaired.
     broken: bool = False
-    #: Of the instruction, so that the end of one that was broken off is not taken for that of the present one.
+    #: Number of the current instruction, so that the end of an aborted instruction is not mistaken for its end.
     number: int = 0
     computing: i.Compute | None = None
     began_s: float = 0.0
@@ -106,7 +106,7 @@ class InstantExecutor:
 
 @dataclass(slots=True)
 class MemoryJournal:
-    """What outlives a restart, as in the journal of a live agent."""
+    """The state that survives a restart, as in the journal of a live agent."""
 
     jobs: dict[str, HeldJob] = field(default_factory=dict)
     holds: dict[str, tuple[HoldSlot, bool]] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class MemoryJournal:
     executed: list[str] = field(default_factory=list)
 
     def record(self, instruction: i.RecordInstruction) -> None:
-        """Keep what an instruction records."""
+        """Apply a record instruction to the journal."""
         match instruction:
             case i.KeepJob(job):
                 self.jobs[job.uuid] = job
@@ -132,7 +132,7 @@ class MemoryJournal:
                 self.epochs[shard] = epoch
 
     def restarted(self, inputs: set[str]) -> e.Restarted:
-        """Return what an agent finds that starts again."""
+        """Return the event with the state that a restarting agent finds; `inputs` are the jobs with complete input."""
         return e.Restarted(
             jobs=tuple(sorted(self.jobs.values(), key=lambda job: (job.slot, job.assignment.order))),
             holds=dict(self.holds),

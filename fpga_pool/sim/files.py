@@ -1,6 +1,6 @@
 """Problem and plan files of batches (numpy `.npz`); doc/formats describes every array.
 
-Files are replaced as a whole: a reader never sees half of one.
+Files are replaced atomically, so a reader never sees a partial file.
 """
 
 import os
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fpga_pool.core.types import BatchPlan, BatchProblem
 from fpga_pool.model.exceptions import InvalidInput
 
-#: What numpy and zipfile raise for a file that is damaged.
+#: Exceptions that numpy and zipfile raise for damaged files.
 DAMAGED = (
     ValueError, EOFError, MemoryError, NotImplementedError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile,
     zlib.error,
@@ -27,7 +27,7 @@ DAMAGED = (
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a place next to `path` to write to, and rename at the end, so that a partial file is never read."""
+    """Yield a temporary path next to `path`, renamed to `path` at the end, so that a partial file is never read."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -40,12 +40,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 FORMAT_VERSION = 1
 
-#: Kind ("f" = real, "i" = whole numbers) and number of dimensions of each array.
+#: Kind ("f" = real numbers, "i" = integers) and number of dimensions of each array.
 _PROBLEM = {
     "seconds": ("f", 2), "input_bytes": ("i", 1), "requester": ("i", 1), "egress_bps": ("f", 1),
     "responder": ("i", 1), "ingress_bps": ("f", 1),
 }  # fmt: skip
-#: Read where they are there, written where anything flows back.
+#: Optional when read; written only if some job has output.
 _RESULTS = {"output_bytes": ("i", 1), "requester_ingress_bps": ("f", 1), "responder_egress_bps": ("f", 1)}
 _PROBLEM_OPTIONAL = {
     "ready_s": ("f", 1), "release_s": ("f", 1), "group": ("i", 1), "local_host": ("i", 1), "function": ("i", 1),
@@ -65,7 +65,7 @@ _Kinds = dict[str, tuple[str, int]]
 
 
 def read_problem(path: str | Path) -> BatchProblem:
-    """Return the problem in the file, or raise InvalidInput that names file and array."""
+    """Return the problem in the file; raise InvalidInput, which names file and array, if it is not valid."""
     arrays = _read(path, _PROBLEM, _PROBLEM_OPTIONAL | _PER_FUNCTION)
     jobs, accelerators = arrays["seconds"].shape
     lengths = {
@@ -75,7 +75,7 @@ def read_problem(path: str | Path) -> BatchProblem:
         "requester_ingress_bps": len(arrays["egress_bps"]), "responder_egress_bps": len(arrays["ingress_bps"]),
     }  # fmt: skip
     for name in lengths.keys() & arrays.keys():
-        # BatchProblem takes an empty array for a missing one, a file must not.
+        # BatchProblem treats an empty array as missing; in a file an empty array is an error.
         if arrays[name].shape != (lengths[name],):
             raise InvalidInput(f"{path}: {name}: expected shape {(lengths[name],)}, found {arrays[name].shape}")
     if "function_output_bytes" in arrays:
@@ -87,7 +87,7 @@ def read_problem(path: str | Path) -> BatchProblem:
 
 
 def _by_function(path: str | Path, arrays: _Arrays, size: NDArray[Any]) -> NDArray[Any]:
-    """Return (J,) the bytes of each job's result, given those of each function (F,)."""
+    """Return the result size of each job in bytes, shape (J,), from that of each function, shape (F,)."""
     if "function" not in arrays or "output_bytes" in arrays:
         raise InvalidInput(f"{path}: function_output_bytes: requires function, and excludes output_bytes")
     function = arrays["function"]
@@ -98,7 +98,7 @@ def _by_function(path: str | Path, arrays: _Arrays, size: NDArray[Any]) -> NDArr
 
 
 def write_problem(path: str | Path, problem: BatchProblem) -> None:
-    """Write the problem with all optional arrays, those of results only where there are any."""
+    """Write the problem with all optional arrays; arrays of results only if some job has output."""
     names = _PROBLEM | _PROBLEM_OPTIONAL
     if not problem.output_bytes.any():
         names = {name: kind for name, kind in names.items() if name not in _RESULTS}
@@ -106,7 +106,7 @@ def write_problem(path: str | Path, problem: BatchProblem) -> None:
 
 
 def write_plan(path: str | Path, plan: BatchPlan) -> None:
-    """Write the plan; `bound_prices`, and what is said of results, only where it has some."""
+    """Write the plan; `bound_prices` and the arrays of results only if the plan has them."""
     arrays = {name: np.asarray(getattr(plan, name)) for name in _PLAN}
     if len(plan.bound_prices):
         arrays["bound_prices"] = plan.bound_prices
@@ -116,9 +116,9 @@ def write_plan(path: str | Path, plan: BatchPlan) -> None:
 
 
 def _read(path: str | Path, required: _Kinds, optional: _Kinds) -> _Arrays:
-    """Return the known arrays of the file, each of the right kind and number of dimensions."""
+    """Return the known arrays of the file, each with the right kind and number of dimensions."""
     try:
-        # Opened here, because np.load leaves a file open that turns out to be no archive.
+        # Opened here, because np.load does not close a file that turns out not to be an archive.
         with Path(path).open("rb") as stream:
             return _read_stream(path, stream, required, optional)
     except OSError as error:
@@ -170,7 +170,7 @@ def _checked(place: str, array: NDArray[Any], kind: str, dimensions: int) -> NDA
     if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise InvalidInput(f"{place}: out of range of signed 64-bit integers")
     array = array.astype(np.int64 if kind == "i" else np.float64, copy=False)
-    # Nobody else holds it: read-only, a problem shares it instead of copying what may be a gigabyte.
+    # There is no other reference to the array. A problem shares a read-only array; copying could take a gigabyte.
     array.setflags(write=False)
     return array
 

@@ -1,4 +1,4 @@
-"""Hosts of a simulated pool, with cards, and with processors for gangs."""
+"""Hosts of a simulated pool, with cards and with processors for gangs."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -28,12 +28,12 @@ class SimulatedHost:
     egress_bps: float
     ingress_bps: float
     slots: tuple[ObservedSlot, ...]
-    #: How many processors it gives to gangs.
+    #: Number of processors for gangs.
     gang_processors: int = 0
 
 
 class GangHosts:
-    """Hosts that give processors to gangs; what their agents report is passed on at once."""
+    """Hosts with processors for gangs; reports of their agents are forwarded without delay."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class GangHosts:
         times: GuestTimes,
         report: Callable[[str, Sequence[GangReport]], None],
     ) -> None:
-        """`processors` are the numbers of processors by host."""
+        """`processors` is the number of processors by host."""
         self._engine, self._report = engine, report
         self._guests = Guests(times)
         self._hosts = {
             host: GangHost(host, range(count), self._guests) for host, count in processors.items() if count
         }  # fmt: skip
         self._away: set[str] = set()
-        #: When guests are looked at next.
+        #: Time of the next guest event on the agenda.
         self._next_s = math.inf
 
     def takes(self, command: Command) -> bool:
@@ -58,14 +58,14 @@ class GangHosts:
         return host is not None and host.takes(command.slot)
 
     def execute(self, host: str, commands: Sequence[Command]) -> None:
-        """Have the agent of a host execute commands."""
+        """Execute commands as the agent of a host."""
         self._guests.pass_to(self._engine.now_s)
         for command in commands:
             self._hosts[host].execute(command)
         self._work()
 
     def observed(self, host: str) -> tuple[tuple[ObservedProcessor, ...], tuple[ObservedProcess, ...]]:
-        """Return what a host gives to gangs, and the processes there, for a heartbeat."""
+        """Return a host's processors for gangs and the processes on them, for a heartbeat."""
         if host not in self._hosts:
             return (), ()
         self._guests.pass_to(self._engine.now_s)
@@ -74,21 +74,21 @@ class GangHosts:
         return self._hosts[host].observed_processors(), processes
 
     def vanish(self, host: str) -> None:
-        """Have a host lose its power: its guests are gone."""
+        """Power off a host; its guests are lost."""
         self._guests.pass_to(self._engine.now_s)
         self._guests.power_off(host)
         self._away.add(host)
         self._work()
 
     def come_back(self, host: str) -> None:
-        """Have the agent of a host begin again."""
+        """Restart the agent of a host."""
         self._away.discard(host)
         if host in self._hosts:
             self._hosts[host].restart()
             self._work()
 
     def _work(self) -> None:
-        """Do all work of this instant, report it, and determine the next event."""
+        """Do all work that is pending now, report it, and schedule the next event."""
         for name, host in self._hosts.items():
             if name in self._away:
                 continue
@@ -110,18 +110,18 @@ class GangHosts:
             self._work()
 
 
-#: Pause of an agent before it asks again for a result of a host that does not answer.
+#: Pause of an agent before it requests a result again from a host that does not answer.
 RETRY_S = 1.0
 
 
-# ---- What agents do not decide: transfers of inputs, and durations of computations
+# ---- Transfers of inputs and durations of computations, which agents do not determine
 
 
 class Course:
     """Surroundings of the agents of a simulated pool.
 
-    `actual` says how long a computation really takes, of (job, estimated seconds); `sends_late` how many seconds after
-    its time a client begins to send the input of a job; `is_present` whether a host answers.
+    `actual(job, estimated_s)` returns the actual duration of a computation in seconds; `sends_late(job)` by how many
+    seconds a client begins to send an input later than planned; `is_present(host)` whether a host answers.
     """
 
     def __init__(
@@ -140,9 +140,9 @@ class Course:
         self._actual, self._sends_late, self._is_present = actual, sends_late, is_present
         #: See Surroundings.
         self.report = report
-        #: When the client of an attempt begins to send, as (job, attempt).
+        #: By (job, attempt): when the client begins to send the input.
         self._sends_at: dict[tuple[str, int], float] = {}
-        #: When the input of an attempt begins to come, or has begun.
+        #: By (job, attempt): when the input begins, or began, to arrive.
         self._began_at: dict[tuple[str, int], float] = {}
 
     def arrives_at(self, assignment: AssignJob) -> float:
@@ -196,25 +196,25 @@ class Course:
             return tx.job(assignment.job)
 
     def _note_begin(self, job: Job, at: float) -> None:
-        """Note when an input begins to come; once it has begun a change of its plan changes nothing of that."""
+        """Record when an input begins to arrive; once it has begun, a change of its plan does not change the time."""
         if self._began_at.get((job.uuid, job.attempt), math.inf) > self._engine.now_s:
             self._began_at[job.uuid, job.attempt] = at
 
     def _unplanned_s(self, job: Job) -> float:
-        """Return how long an input takes that moves without a plan, alone on its way."""
+        """Return the seconds that an input without a planned transfer takes if nothing else uses the links."""
         if job.requester == job.host or job.requester not in self._hosts:
             return 0.0
         sender, receiver = self._hosts[job.requester], self._hosts[job.host]
         return 8.0 * job.input_bytes / min(sender.egress_bps, receiver.ingress_bps)
 
     def _copy_s(self, source: InputSource, host: str) -> float:
-        """Return how long a result takes to another host, alone on its way."""
+        """Return the seconds that a result takes to another host if nothing else uses the links."""
         if source.host == host:
             return 0.0
         return 8.0 * source.result_bytes / min(self._hosts[source.host].egress_bps, self._hosts[host].ingress_bps)
 
     def _behind_s(self, job: Job) -> float:
-        """Return by how much an input is later than its plan; one for what is left of it is followed as it is."""
+        """Return by how many seconds an input lags its plan; 0 if the plan is only for the rest of the input."""
         if job.transfer and planned_bytes(job.transfer) < 0.999 * job.input_bytes:
             return 0.0
         begins_at = (job.dispatched_at or 0.0) + (job.transfer[0].begin_s if job.transfer else 0.0)

@@ -1,9 +1,8 @@
-"""The whole pool in one thread and simulated time: the same rules, tables, policies, cycle and agents as the live one.
+"""The whole pool in one thread and simulated time, with the rules, tables, policies, cycle and agents of a live pool.
 
-What is modelled is what lies around them: commands and reports that take a while, inputs that move as planned or late,
-computations that last as long as their time models say, or as long as the caller says; slots that fail or are drained,
-hosts that leave and schedulers that die.  What an agent's host does is modelled in `sim.agents`, the scheduler in
-`sim.scheduler`.
+Only the environment is modelled: delays of commands and reports; inputs that move as planned or late; computations
+whose durations come from their time models or from the caller; slots that fail or are drained; hosts that leave and
+schedulers that die.  `sim.agents` models the host of an agent, `sim.scheduler` the scheduler.
 """
 
 import itertools
@@ -38,17 +37,17 @@ ResultT = TypeVar("ResultT")
 
 #: After this many seconds without any event, waiting work is considered stuck.
 STALLED_S = 3600.0
-#: Actions that are on the agenda at any time: three loops, and a look at how inputs move.
+#: Actions that may always be on the agenda: three loops, and a check of the progress of inputs.
 _LOOPS = 4
-#: How long a cycle takes for each slot of a pool: what happens within this time is decided on together.
+#: Duration of a planning cycle per slot of the pool; changes within this time are decided on together.
 CYCLE_S_PER_SLOT = 5e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """How often a live pool looks when nothing wakes it, in seconds; by default as it is configured there."""
+    """Periods of the loops of a pool, in seconds; the defaults are those of a live pool."""
 
-    #: Pending work, commands that wait and silent hosts.
+    #: Of the loop over pending work, waiting commands and silent hosts.
     scheduler_s: float = 1.0
     online_s: float = 0.5
     heartbeat_s: float = 1.0
@@ -56,7 +55,7 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one batch."""
+    """The outcome of one batch."""
 
     batch: Batch
     jobs: tuple[Job, ...]
@@ -64,7 +63,7 @@ class Outcome:
 
     @property
     def makespan_s(self) -> float:
-        """Completion of the last job after the plan's time 0."""
+        """Seconds from the plan's time 0 to the completion of the last job."""
         ends = [job.finished_at for job in self.jobs if job.finished_at is not None]
         return max(ends) - (self.batch.dispatched_at or 0.0)
 
@@ -72,9 +71,9 @@ class Outcome:
 class SimulatedPool:
     """A pool of given hosts; work is submitted to it and runs to its end.
 
-    `actual` says how long a computation really takes, of (job, estimated seconds); `sends_late` how many seconds after
-    its time a client begins to send the input of a job; `patience` is the agents'; `migration_s` is what a migration of
-    a gang takes, None = as long as expected.
+    `actual(job, estimated_s)` returns the actual duration of a computation in seconds; `sends_late(job)` by how many
+    seconds a client begins to send an input later than planned. `patience` are the parameters of the agents;
+    `migration_s` is the duration of a migration of a gang, by default the expected one.
     """
 
     def __init__(
@@ -96,19 +95,21 @@ class SimulatedPool:
         self._delays = delays or Delays()
         self.store.time_models.update(models or {})
         self._scheduler = SimulatedScheduler(self.engine, self.store, self.settings, self._deliver, self._observed_jobs)
-        #: All work of `run_families` has ended; and what the store had changed when, as far as was looked.
+        #: Whether `run_families` is over.
         self.is_over = False
-        #: How much is still to happen from outside.
+        #: Number of external events that are still to happen.
         self._to_come = 0
+        #: `store.changes` at the last check for stuck work, and the time of the check that found it changed.
         self._changes, self._changed_s = 0, 0.0
-        #: By host: what is said to or by its agent takes so much longer.
+        #: By host: additional delay of messages to and from its agent.
         self._slow_s: defaultdict[str, float] = defaultdict(float)
-        #: Commands in transit; and by host the reports of its agent in transit, with times of arrival.
+        #: Ids of commands in transit.
         self._in_flight: set[str] = set()
-        #: By host: when the last commands on their way arrive; none overtakes another.
+        #: By host: arrival time of the last commands in transit; commands do not overtake each other.
         self._due_s: defaultdict[str, float] = defaultdict(float)
+        #: By host: messages of its agent that are not yet applied, with arrival times.
         self._unheard: defaultdict[str, list[tuple[float, tuple[int, Report] | Heartbeat]]] = defaultdict(list)
-        #: By host: when the last message of its agent arrives; none overtakes another.
+        #: By host: arrival time of the last message of its agent; messages do not overtake each other.
         self._arrives_s: defaultdict[str, float] = defaultdict(float)
         self._numbers = itertools.count(1)
         known = {host.name: host for host in hosts}
@@ -129,40 +130,40 @@ class SimulatedPool:
         for name in self.agents:
             self._beat(name)
 
-    # What befalls it --------------------------------------------------------------------------------------------
+    # External events --------------------------------------------------------------------------------------------
 
     def run_batch(self, request: BatchRequest, policy: BatchPolicy, *, seed: int = 0, until_s: float = 1e9) -> Outcome:
-        """Submit a batch, let time pass until it is complete, and return what came of it."""
+        """Submit a batch, run the simulation until it is complete, and return its outcome."""
         self.submit_at(self.engine.now_s, request)
         self.run(policy, seed=seed, until_s=until_s)
         return self.outcome(request.uuid)
 
     def submit_at(self, time_s: float, request: BatchRequest) -> None:
-        """Have a batch arrive."""
+        """Submit a batch at `time_s`."""
         self.change_at(time_s, lambda tx: create_batch(tx, request, self.catalogue, self.settings, self.engine.now_s))
 
     def fail_slot(self, name: str) -> None:
-        """Have a slot fail now, until it is repaired; what computes there is lost."""
+        """Make a slot fail now, until it is repaired; its running job is lost."""
         self.agents[name.split("/")[0]].fail_slot(name)
         self._scheduler.plan()
 
     def repair_slot(self, name: str) -> None:
-        """Have a slot that failed answer again from now on."""
+        """Make a failed slot work again from now on."""
         self.agents[name.split("/")[0]].repair_slot(name)
 
     def vanish(self, host: str) -> None:
-        """Have a host lose its power now; what computes there is lost."""
+        """Power off a host now; its running jobs and guests are lost."""
         self.agents[host].vanish()
         self._gangs.vanish(host)
 
     def come_back(self, host: str) -> None:
-        """Have a host that has vanished start again, with empty slots and what its journal holds."""
+        """Restart a vanished host, with empty slots and the state in its journal."""
         self.agents[host].come_back()
         self._gangs.come_back(host)
         self._unheard[host] = [(at_s, said) for at_s, said in self._unheard[host] if not isinstance(said, Heartbeat)]
 
     def at(self, time_s: float, action: Callable[[], object]) -> None:
-        """Have something happen that the end of `run_families` waits for."""
+        """Schedule an external event; `run_families` does not end before it has happened."""
         self._to_come += 1
 
         def happen() -> None:
@@ -172,29 +173,29 @@ class SimulatedPool:
         self.engine.at(time_s, happen)
 
     def change_at(self, time_s: float, work: Callable[[Transaction], object]) -> None:
-        """Have something changed from outside."""
+        """Apply a change from outside at `time_s`."""
         self.at(time_s, lambda: self.change(work))
 
     def change(self, work: Callable[[Transaction], ResultT]) -> ResultT:
-        """Change something from outside now, and plan; return what the change returns."""
+        """Apply a change from outside now, and plan; return the result of `work`."""
         with self._scheduler.transaction() as tx:
             result = work(tx)
         self._scheduler.plan()
         return result
 
     def slow_host(self, name: str, delay_s: float) -> None:
-        """Have all that is said to and by the agent of a host take longer from now on; 0 = no more."""
+        """Delay all messages to and from the agent of a host by `delay_s` more from now on; 0 ends the delay."""
         self._slow_s[name] = delay_s
 
     def take_over(self, after_s: float, policies: PoolPolicies, seed: int) -> None:
-        """Have the scheduler die now, and another one own the shard after a while."""
+        """Kill the scheduler now; another one acquires the shard after `after_s` seconds."""
         self._scheduler.die()
         self.engine.after(after_s, partial(self._begin_again, policies, seed))
 
     # Time -------------------------------------------------------------------------------------------------------
 
     def run(self, policy: BatchPolicy, *, seed: int = 0, until_s: float = 1e9) -> None:
-        """Let time pass until nothing is left to happen, or until `until_s`; all batches are planned by one policy.
+        """Run until no actions are left, or until `until_s`; one policy plans all batches.
 
         An error of the policy is raised.
         """
@@ -205,10 +206,10 @@ class SimulatedPool:
     def run_families(
         self, policies: PoolPolicies, *, seed: int = 0, until_s: float = 1e9, intervals: Intervals | None = None
     ) -> None:
-        """Let time pass until it is over, or until `until_s`, with loops that look as often as those of a live pool.
+        """Run all families until the run is over, or until `until_s`, with the periodic loops of a live pool.
 
-        It is over when everything has arrived and happened (`at`), and all work has ended or nothing happens any more.
-        Work whose policy fails is put off, as in a live pool; see `failures`.
+        The run is over when all external events (`at`) have happened, and all work has ended or is stuck.
+        Work whose policy fails is deferred, as in a live pool; see `failures`.
         """
         self._scheduler.raises = False
         self._scheduler.begin(new_families(self.catalogue, self.settings, policies), seed)
@@ -230,7 +231,7 @@ class SimulatedPool:
         self.engine.run(until_s)
 
     def _is_at_rest(self) -> bool:
-        """Return whether all work has ended, or what has not will not go on any more."""
+        """Return whether all work has ended, or the remaining work is stuck."""
         with self.store.reading() as tx:
             if not tx.is_at_work():
                 return True
@@ -239,7 +240,7 @@ class SimulatedPool:
         return self.engine.pending <= _LOOPS and self.engine.now_s - self._changed_s > STALLED_S
 
     def outcome(self, batch_uuid: str) -> Outcome:
-        """Return what came of a batch."""
+        """Return the outcome of a batch."""
         with self._scheduler.transaction() as tx:
             return Outcome(batch=tx.batch(batch_uuid), jobs=tuple(tx.batch_jobs(batch_uuid)), slots=tuple(tx.slots()))
 
@@ -247,16 +248,16 @@ class SimulatedPool:
 
     @property
     def headless(self) -> bool:
-        """Nobody owns the shard: what is said to the scheduler waits."""
+        """Whether the shard has no owner, so that messages to the scheduler wait."""
         return self._scheduler.is_dead
 
     @property
     def failures(self) -> dict[str, FailureCount]:
-        """Failures of policies that the pool went on after, by message."""
+        """Failures of policies that did not end the run, by message."""
         return self._scheduler.failures
 
     def _begin_again(self, policies: PoolPolicies, seed: int) -> None:
-        """Have another scheduler own the shard after the death of the last one."""
+        """Let another scheduler acquire the shard after the death of the previous one."""
         self._scheduler.acquire()
         self._in_flight.clear()
         self._due_s.clear()
@@ -270,7 +271,7 @@ class SimulatedPool:
     def _observed_jobs(self) -> list[ObservedJob]:
         return [job for agent in self.agents.values() if agent.present for job in agent.observed_jobs()]
 
-    # What is said between the scheduler and the agents ----------------------------------------------------------
+    # Messages between the scheduler and the agents --------------------------------------------------------------
 
     def _deliver(self) -> None:
         if self.headless or not self.store.outbox:
@@ -286,7 +287,7 @@ class SimulatedPool:
             self.engine.at(due_s, partial(self._execute, host, self._scheduler.epoch, frozenset(ids)))
 
     def _execute(self, host: str, epoch: int, ids: frozenset[str]) -> None:
-        """Have an agent execute commands; those of a host that is not there are sent again."""
+        """Execute commands on their agent; commands for an absent host stay in the outbox and are sent again."""
         agent, commands = self.agents[host], [command for command in self.store.outbox if command.id in ids]
         self._in_flight -= ids
         if not agent.present or not commands:
@@ -301,7 +302,7 @@ class SimulatedPool:
         self.store.delivered(DEFAULT_SHARD, OWNER, epoch, ids)
 
     def _report(self, host: str, reports: Sequence[Report]) -> None:
-        """Have an agent's reports heard, each once and in their order."""
+        """Deliver an agent's reports to the scheduler, each once and in order."""
         at_s = self._next_arrival_s(host)
         numbered = zip(itertools.islice(self._numbers, len(reports)), reports, strict=True)
         self._unheard[host] += ((at_s, said) for said in numbered)
@@ -311,12 +312,12 @@ class SimulatedPool:
             self._hear(host)
 
     def _next_arrival_s(self, host: str) -> float:
-        """Return when a message arrives that an agent sends now."""
+        """Return the arrival time of a message that an agent sends now."""
         self._arrives_s[host] = at_s = max(self.engine.now_s + self._slow_s[host], self._arrives_s[host])
         return at_s
 
     def _hear(self, host: str) -> None:
-        """Apply the reports of an agent that have arrived, in their order."""
+        """Apply the messages of an agent that have arrived, in order."""
         if self.headless or not self.agents[host].present:
             return
         arrived = [said for at_s, said in self._unheard[host] if at_s <= self.engine.now_s]
@@ -343,7 +344,7 @@ class SimulatedPool:
                 self.engine.after(0.0, partial(self._beat, name))
 
     def _beat(self, host: str) -> None:
-        """Hear a heartbeat that an agent sends now."""
+        """Apply the messages of an agent that have arrived, then a heartbeat that it sends now."""
         if not self.headless and self.agents[host].present:
             self._hear(host)
             self._scheduler.apply_heartbeat(self._heartbeat(host))

@@ -1,4 +1,4 @@
-"""The scheduler of a simulated pool: it owns the one shard, plans, and takes in what agents say, in simulated time."""
+"""The scheduler of a simulated pool: it owns the only shard, plans, and applies agents' messages in simulated time."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -25,10 +25,10 @@ OWNER = "simulator"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureCount:
-    """A policy that failed, each time in the same way."""
+    """One kind of failure of a policy, and how often it occurred."""
 
     message: str
-    #: When it failed first, and how many times in all.
+    #: Time of the first failure, and number of failures.
     first_s: float
     times: int
 
@@ -36,7 +36,7 @@ class FailureCount:
 class SimulatedScheduler:
     """Plans a shard with the cycles of the live scheduler, one after the other.
 
-    `dispatch` sends the commands of the outbox; `observed` returns the jobs that agents see, with their progress.
+    `dispatch` sends the commands of the outbox; `observed` returns the jobs that agents observe, with their progress.
     """
 
     def __init__(
@@ -50,24 +50,25 @@ class SimulatedScheduler:
         self._engine, self._store, self._settings = engine, store, settings
         self._dispatch, self._observed = dispatch, observed
         self._shard = store.acquire_shard(DEFAULT_SHARD, OWNER, 0.0)
-        #: It is dead, and nobody owns the shard: messages for it wait.
+        #: The scheduler is dead and the shard has no owner, so messages for it wait.
         self.is_dead = False
-        #: Failures of policies, by message; whether an error of a policy ends the run.
+        #: Failures of policies, by message.
         self.failures: dict[str, FailureCount] = {}
+        #: Whether an error of a policy ends the run.
         self.raises = True
-        #: How long it takes to look when it is woken; None = only changes from outside wake it.
+        #: Delay from a wake-up to planning, in seconds; None = reports of new work do not trigger planning.
         self.look_s: float | None = None
         self._cycles: Sequence[Cycle[Any, Any]] = ()
         self._replans = False
-        #: A look at how inputs move is on the agenda.
+        #: Whether a check of the progress of inputs is on the agenda.
         self._looking = False
         self._woken: list[Callable[[], None]] = []
-        #: By host: when it was heard last.
+        #: By host: time of its last heartbeat.
         self._heard_s: dict[str, float] = {}
 
     @property
     def epoch(self) -> int:
-        """The epoch of the shard that it owns."""
+        """Epoch of the shard."""
         return self._shard.epoch
 
     def transaction(self) -> AbstractContextManager[Transaction]:
@@ -93,11 +94,11 @@ class SimulatedScheduler:
         self._replans = any(isinstance(cycle.family, BatchFamily) and cycle.family.replans for cycle in self._cycles)
 
     def die(self) -> None:
-        """Plan no more, and own nothing."""
+        """Stop planning, and give up the shard."""
         self.is_dead, self._cycles = True, ()
 
     def acquire(self) -> None:
-        """Own the shard again after a death, with nothing but what is stored."""
+        """Acquire the shard again after a death, with only the stored state."""
         self._shard = self._store.acquire_shard(DEFAULT_SHARD, OWNER, self._engine.now_s)
         self.is_dead = False
         self._heard_s = dict.fromkeys(self._heard_s, self._engine.now_s)
@@ -105,7 +106,7 @@ class SimulatedScheduler:
     # Planning ---------------------------------------------------------------------------------------------------
 
     def plan(self) -> None:
-        """Plan as the scheduler does, until nothing is left to be decided; look again later if work goes on."""
+        """Plan until nothing is left to decide, like the live scheduler; plan again later if jobs wait."""
         self._run_cycles(self._cycles)
         self._dispatch()
         if self._looking or not self._replans:
@@ -121,7 +122,7 @@ class SimulatedScheduler:
         self._run_cycles(cycle for cycle in self._cycles if cycle.family.name == "online")
 
     def tick(self) -> None:
-        """Reconcile what time alone changes, and plan."""
+        """Apply changes caused by the passage of time, such as timeouts, and plan."""
         if self.is_dead:
             return
         silent_s = {name: self._engine.now_s - heard_s for name, heard_s in self._heard_s.items()}
@@ -141,7 +142,7 @@ class SimulatedScheduler:
                     self._note_failure(failure)
 
     def _note_failure(self, failure: PolicyFailure) -> None:
-        """Count a failure, as the live scheduler logs it."""
+        """Count a failure, under the message that the live scheduler would log."""
         error = failure.error
         message = f"{failure.message} ({' '.join(f'{type(error).__name__}: {error}'.split())})"
         known = self.failures.get(message)
@@ -149,11 +150,11 @@ class SimulatedScheduler:
         self.failures[message] = FailureCount(message=message, first_s=first_s, times=times + 1)
 
     def _place_freed(self) -> None:
-        """Let jobs and tasks that wait for a place have what has become free."""
+        """Run the families with waiting jobs or tasks, which can use the places that have become free."""
         self._run_cycles([cycle for cycle in self._cycles if cycle.family.waits])
 
     def _wake(self, step: Callable[[], None]) -> None:
-        """Look soon, as its loops do when they are woken: once for all that happens until then."""
+        """Schedule a step soon, as the live loops do when woken; one run serves all wake-ups until then."""
         if step not in self._woken:
             self._woken.append(step)
             self._engine.after(self.look_s or 0.0, partial(self._look_when_woken, step))
@@ -163,7 +164,7 @@ class SimulatedScheduler:
         step()
 
     def _look(self) -> None:
-        """See how far inputs have moved, and plan."""
+        """Record the progress of inputs, and plan."""
         self._looking = False
         observed = self._observed()
         with self.transaction() as tx:
@@ -173,7 +174,7 @@ class SimulatedScheduler:
     # Messages of agents -----------------------------------------------------------------------------------------
 
     def apply_reports(self, host: str, numbered: Sequence[tuple[int, Report]]) -> None:
-        """Take in reports of an agent, and look soon if they make a difference to work that waits."""
+        """Apply reports of an agent, and wake the planning if they affect waiting work."""
         if not numbered:
             return
         with self.transaction() as tx:
@@ -185,7 +186,7 @@ class SimulatedScheduler:
             self._wake(self._place_freed)
 
     def apply_heartbeat(self, beat: Heartbeat) -> None:
-        """Take in a heartbeat, and plan if something had to be repaired."""
+        """Apply a heartbeat, and plan if anything had to be repaired."""
         with self.transaction() as tx:
             repairs = apply_heartbeat(tx, beat, self._engine.now_s)
         self._heard_s[beat.host] = self._engine.now_s

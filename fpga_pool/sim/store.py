@@ -1,4 +1,4 @@
-"""The pool's objects in memory, with indexes for everything that is looked up other than by name."""
+"""The pool's objects in memory, with an index for all lookups other than by name."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,21 +24,21 @@ from fpga_pool.model.objects.pool import (
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task
 from fpga_pool.sim.store_transaction import MemoryTransaction, key_of
 
-#: The group of all work that has not ended, including results not yet fetched.
+#: Group of all work that has not ended, including results not yet fetched.
 _OPEN = ("open", "")
 
 
 class Index:
-    """Objects by group, for lookups other than by name; in a group by name.
+    """Objects by group, and by name within each group, for lookups other than by name.
 
-    Without it every lookup of the jobs of a slot would scan all jobs of all time.
+    Without the index, every lookup of the jobs of a slot would scan all jobs ever stored.
     """
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, str], dict[str, Any]] = {}
 
     def replace(self, key: str, before: Any, after: Any) -> None:
-        """Have what is stored under a key, None = nothing, replaced by something else."""
+        """Replace the object under a key; `before` is None for a new object, `after` is None for a removed one."""
         was, now = _groups_of(before), _groups_of(after)
         for group in was:
             if group not in now:
@@ -82,7 +82,7 @@ T = TypeVar("T")
 class MemoryStore:
     """All objects of one simulated pool, and its outbox.
 
-    Transactions follow one another; there is one thread.  A transaction that fails leaves nothing behind.
+    Transactions are serial, in a single thread.  A transaction that fails is undone completely.
     """
 
     def __init__(self) -> None:
@@ -91,22 +91,22 @@ class MemoryStore:
         self.outbox: list[Command] = []
         self.time_models: dict[tuple[str, str], TimeModel] = {}
         self._shards: dict[str, Shard] = {}
-        #: How many transactions have changed anything other than the last heartbeat of a host.
+        #: Number of transactions that have changed anything other than hosts (their last heartbeats).
         self.changes = 0
-        #: Called with each object that a transaction has changed, as it was (None = it is new) and as it is.
+        #: Called for each object that a transaction has changed, with the object before (None if new) and after.
         self.watch: Callable[[Any, Any], None] | None = None
-        #: What the current transaction replaced, oldest first: kind, key, the thing before (None = nothing).
+        #: Replacements of the current transaction, oldest first: kind, key, the object before (None if new).
         self._replaced: list[tuple[type, str, Any]] = []
 
     def acquire_shard(self, name: str, owner: str, now_s: float) -> Shard:
-        """Make `owner` the owner of a shard, in a new epoch; in a simulation there is no contention."""
+        """Make `owner` the owner of a shard, in a new epoch; a simulation has no contention."""
         held = self._shards.get(name, Shard(name=name, owner="", epoch=0, renewed_at=now_s))
         self._shards[name] = replace(held, owner=owner, epoch=held.epoch + 1, renewed_at=now_s)
         return self._shards[name]
 
     @contextmanager
     def transaction(self, shard: str, owner: str, epoch: int) -> Iterator[MemoryTransaction]:
-        """Begin a transaction on a shard; StaleEpoch if it has another owner."""
+        """Begin a transaction on a shard; raises StaleEpoch if the shard has another owner or epoch."""
         held = self._shards.get(shard)
         if held is None or (held.owner, held.epoch) != (owner, epoch):
             raise StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}")
@@ -127,12 +127,12 @@ class MemoryStore:
 
     @contextmanager
     def reading(self) -> Iterator[MemoryTransaction]:
-        """Begin a transaction on no shard, which sees the whole pool and changes nothing."""
+        """Begin a read-only transaction on no shard, which sees the whole pool."""
         yield MemoryTransaction(self, Shard(name="", owner="", epoch=0, renewed_at=0.0))
 
     @contextmanager
     def trial(self) -> Iterator[MemoryTransaction]:
-        """Begin a transaction on no shard of which nothing is left afterwards."""
+        """Begin a transaction on no shard; its changes are undone at the end."""
         self._replaced = []
         try:
             yield MemoryTransaction(self, Shard(name="", owner="", epoch=0, renewed_at=0.0))

@@ -1,4 +1,4 @@
-"""One transaction on the objects in memory of a simulated pool: the simulator's side of `model.transaction`."""
+"""A transaction on the in-memory objects of a simulated pool: the simulator's implementation of `model.transaction`."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -38,14 +38,14 @@ OfShard = TypeVar("OfShard", Slot, Job, Processor, Gang, Process, Task)
 
 
 def key_of(thing: Stored | ChargedLoad) -> str:
-    """Return the name that an object is stored under."""
+    """Return the key under which an object is stored."""
     return thing.name if isinstance(thing, Host | Server | Slot | Processor) else thing.uuid
 
 
 class MemoryTransaction:
-    """One transaction; what it does is undone if it fails."""
+    """One transaction; its changes are undone if it fails."""
 
-    #: A simulation has no requests.
+    #: A simulation has no API requests that could be the cause of a change.
     cause = NO_CAUSE
 
     def __init__(self, store: "MemoryStore", shard: Shard) -> None:
@@ -60,7 +60,7 @@ class MemoryTransaction:
         return self._get(Batch, uuid)
 
     def take_batches(self, uuids: Collection[str]) -> None:
-        """All are at hand."""
+        """Do nothing, as all batches are in memory."""
 
     def design(self, uuid: str) -> Design:
         return self._get(Design, uuid)
@@ -69,7 +69,7 @@ class MemoryTransaction:
         return self._get(Job, uuid)
 
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
-        # Sets have another order in every process.
+        # The order of a set differs between processes.
         return [job for uuid in sorted(uuids) if (job := self._store.get(Job, uuid)) is not None]
 
     def host(self, name: str, *, heard: bool = False) -> Host:
@@ -294,11 +294,11 @@ class MemoryTransaction:
         return self._store.shards
 
     def commands(self) -> Sequence[Command]:
-        """Return what the outbox holds, in the order of the commits."""
+        """Return the commands in the outbox, in the order of their commits."""
         return list(self._store.outbox)
 
     def is_at_work(self) -> bool:
-        """Return whether anything has not ended: jobs, results not yet fetched, tasks, gangs or processes."""
+        """Return whether any job, task, gang or process has not ended, or any result is not yet fetched."""
         return bool(self._store.members("open"))
 
     def batches(self) -> Sequence[Batch]:
@@ -306,7 +306,7 @@ class MemoryTransaction:
         return sorted(self._all(Batch), key=attrgetter("created_at", "uuid"), reverse=True)
 
     def completions(self, batch_uuid: str) -> Mapping[str, int]:
-        """Return the attempts whose completions are recorded, by job of a batch."""
+        """Return the attempt of each job of a batch whose completion is recorded, by job."""
         jobs = [job.uuid for job in self.batch_jobs(batch_uuid)]
         return {uuid: run.attempt for uuid in jobs if (run := self._store.get(Run, uuid)) is not None}
 
@@ -329,7 +329,7 @@ class MemoryTransaction:
         return self._of_shard(self._store.members("pending"))
 
     def _ours(self, kind: type[OfShard]) -> list[OfShard]:
-        """Return the things of a kind that are of the transaction's shard; of all in a transaction on none."""
+        """Return the objects of a kind in the transaction's shard, or in all shards if it is a transaction on none."""
         return self._of_shard(self._all(kind))
 
     def _of_shard(self, things: Iterable[OfShard]) -> list[OfShard]:

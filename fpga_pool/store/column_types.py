@@ -1,4 +1,4 @@
-"""Column types that mean the same in SQLite, MariaDB and PostgreSQL."""
+"""Column types with the same meaning in SQLite, MariaDB and PostgreSQL."""
 
 import json
 import math
@@ -16,10 +16,10 @@ from fpga_pool.model.codec import from_text, to_text
 #: Text that may exceed the 64 KiB of MariaDB's TEXT.
 LongText = Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")
 
-#: A part of a file, of some MiB at most.
+#: A part of a file, of a few MiB at most.
 Bytes = LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
 
-#: An autoincrement key: SQLite knows those only as INTEGER, which has 64 bits there.
+#: An autoincrement key; SQLite supports these only as INTEGER, which has 64 bits there.
 Position = BigInteger().with_variant(Integer(), "sqlite")
 
 _compact = json.JSONEncoder(separators=(",", ":")).encode
@@ -27,7 +27,7 @@ _read_json = json.JSONDecoder().decode
 
 
 def enum_column(enum: type[StrEnum]) -> Enum:
-    """Return a type that stores an enum by value as plain text: a new member needs no migration."""
+    """Return a type that stores an enum by value as plain text, so that a new member needs no migration."""
     return Enum(enum, native_enum=False, length=32, values_callable=list)
 
 
@@ -38,18 +38,18 @@ class Limit(TypeDecorator[float]):
     cache_ok = True
 
     def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
-        """Store no limit as NULL."""
+        """Convert infinity to NULL."""
         return None if value == math.inf else value
 
     def process_result_value(self, value: float | None, dialect: Dialect) -> float:
-        """Read NULL as no limit."""
+        """Convert NULL to infinity."""
         return math.inf if value is None else value
 
 
 class Records(TypeDecorator[tuple[Any, ...]]):
-    """A tuple of records (a flat dataclass) as a JSON list of lists, one per record.
+    """A tuple of records (flat dataclasses or messages) as a JSON list of lists, one per record.
 
-    Empty texts at the end of a record, which must be the defaults of their fields, are left out.
+    Empty strings at the end of a record are left out; they must be the defaults of their fields.
     """
 
     impl = LongText
@@ -94,7 +94,7 @@ class Texts(TypeDecorator[tuple[str, ...]]):
 
 
 class JsonText(TypeDecorator[Any]):
-    """A message of a type, as JSON."""
+    """A message of a given type, as JSON."""
 
     impl = LongText
     cache_ok = True
@@ -108,7 +108,7 @@ class JsonText(TypeDecorator[Any]):
         return to_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """Read the message; InvalidInput if this version does not know it."""
+        """Read the message; InvalidInput if this version cannot read it."""
         return from_text(self.wanted, value)
 
 

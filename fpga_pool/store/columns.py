@@ -1,4 +1,4 @@
-"""The pool as columns, read without making an object of each row."""
+"""Reads of the whole pool as columns, without creating an object for each row."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -15,17 +15,16 @@ _SIZE = sa.select(
     sa.select(sa.func.count()).select_from(HOSTS).scalar_subquery(),
     sa.select(sa.func.count()).select_from(SLOTS).scalar_subquery(),
 )
-#: What is sent from a host to itself does not pass its NIC.
+#: Inputs sent from a host to itself are left out, because they do not pass its NIC.
 _INGRESS = (
     sa.select(HOSTS.c.name, HOSTS.c.ingress_bps, sa.func.sum(JOBS.c.input_bytes))
     .join_from(JOBS, HOSTS, JOBS.c.host == HOSTS.c.name)
     .where(JOBS.c.state == JobState.WAITING_INPUT, JOBS.c.requester != JOBS.c.host, HOSTS.c.ingress_bps.is_not(None))
     .group_by(HOSTS.c.name, HOSTS.c.ingress_bps)
 )
-#: Hosts whose planned ingress takes less than this are left out: it makes no difference.
+#: Hosts whose planned ingress takes less time than this are left out, because it is negligible.
 _SHORTEST_S = 1.0
-#: In the order of the columns of `model.rules.shared.columns`; the place of a slot is what its name says after the
-#: host.
+#: In the order of the columns of `model.rules.shared.columns`; the place of a slot is its name without the host.
 _HOST_COLUMNS = (HOSTS.c.name, HOSTS.c.shard, HOSTS.c.availability_zone, HOSTS.c.alive, HOSTS.c.changed_in)
 _SLOT_COLUMNS = (
     SLOTS.c.host,
@@ -43,28 +42,28 @@ _SLOT_COLUMNS = (
     SLOTS.c.drain_requested,
     SLOTS.c.changed_in,
 )
-#: Kinds of rows of the one statement for changes, and how many columns of text and of numbers each has room for.
+#: Kinds of rows of the combined statement for changes, and the numbers of its columns for texts and for numbers.
 _SHARD, _HOST, _SLOT, _COUNT = "shard", "host", "slot", "count"
 _TEXTS, _NUMBERS = 11, 3
 
 
 def _newer(columns: Sequence[sa.ColumnElement[Any]], table: sa.Table) -> sa.Select[Any]:
-    """Return what asks for the rows of one shard that changed after one of its generations."""
+    """Return the query for the rows of one shard that changed after a given generation of the shard."""
     return sa.select(*columns).where(
         table.c.shard == sa.bindparam("of_shard"), table.c.changed_in > sa.bindparam("seen")
     )
 
 
-#: Made once: to make a statement takes longer than to execute it.
+#: Built once, because building a statement takes longer than executing it.
 _NEWER_HOSTS = _newer(_HOST_COLUMNS, HOSTS)
 _NEWER_SLOTS = _newer(_SLOT_COLUMNS, SLOTS).select_from(SLOTS.outerjoin(LEASES, LEASES.c.held_slot == SLOTS.c.name))
 
 
 def read(connection: sa.Connection, seen: Mapping[str, int], *, count: bool) -> PoolColumns:
-    """Return the hosts and slots that changed after these generations; of shards not named, all.
+    """Return the hosts and slots that changed after the generations `seen`, and all of other shards.
 
-    What was removed is missed only by who counts, and a server needs longer for that than for a few changed rows; so it
-    does for the planned ingress, which is read then.
+    Only with `count` are their numbers, by which callers notice removals, and the planned ingress read: both take a
+    database longer than a few changed rows.
     """
     now: dict[str, int] = dict(connection.execute(_GENERATIONS).tuples().all())
     sent = already_sent(seen, now)
@@ -90,7 +89,7 @@ def _planned_ingress(connection: sa.Connection) -> Ingress:
 
 
 def read_changes(connection: sa.Connection, seen: Mapping[str, int], *, count: bool) -> PoolColumns | None:
-    """Return the same by one statement, which needs no transaction of its own; None where other shards exist now."""
+    """Return the same as `read` by one statement, which needs no transaction; None if the set of shards has changed."""
     values: dict[str, Any] = {}
     for place, (shard, generation) in enumerate(sorted(seen.items())):
         values |= {f"shard_{place}": shard, f"seen_{place}": generation}
@@ -109,7 +108,7 @@ def read_changes(connection: sa.Connection, seen: Mapping[str, int], *, count: b
 
 @cache
 def _changes(shards: int, *, count: bool) -> sa.CompoundSelect[Any]:
-    """Return the queries for all shards, and for changes in a number of them after given generations."""
+    """Return the query for the generations of all shards, and for changes in this number of them since given ones."""
     hosts, slots = (
         sa.or_(
             *(
@@ -133,7 +132,7 @@ def _changes(shards: int, *, count: bool) -> sa.CompoundSelect[Any]:
 
 
 def _part(of: str, texts: Sequence[sa.ColumnElement[Any]], numbers: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
-    """Return a part of the one statement: its columns have the same types in every part."""
+    """Return one part of the combined statement; the columns have the same types in all parts."""
     all_texts = list(texts) + [sa.literal("")] * (_TEXTS - len(texts))
     all_numbers = [_number(number) for number in numbers] + [sa.literal(0)] * (_NUMBERS - len(numbers))
     return sa.select(
@@ -144,7 +143,7 @@ def _part(of: str, texts: Sequence[sa.ColumnElement[Any]], numbers: Sequence[sa.
 
 
 def _number(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """Return a column as a number: PostgreSQL has booleans that are none."""
+    """Return a column as a number, as PostgreSQL does not treat booleans as numbers."""
     return sa.case((column, 1), else_=0) if isinstance(column.type, sa.Boolean) else column
 
 

@@ -1,4 +1,4 @@
-"""The bitstreams of designs: stored apart from the designs, as lists of those are read often."""
+"""Bitstreams of designs, stored separately from the designs because lists of designs are read often."""
 
 import hashlib
 
@@ -11,7 +11,7 @@ from fpga_pool.store.statements import EVERY_SHARD_CHANGED, EVERY_SHARD_LOCKED
 from fpga_pool.store.tables import DESIGN_FILES
 from fpga_pool.store.transaction import SqlTransaction, removal
 
-#: Size of the pieces in which it is stored: a statement writes a byte as two, and servers limit its length.
+#: Size of the pieces of a stored bitstream: servers limit the length of statements, which need two bytes for each byte.
 PIECE_BYTES = 1 << 20
 
 
@@ -20,12 +20,12 @@ def store_bitstream(tx: SqlTransaction, design: str, bitstream: bytes) -> None:
     starts = range(0, len(bitstream), PIECE_BYTES)
     rows = [{"design": design, "begin": begin, "piece": bitstream[begin : begin + PIECE_BYTES]} for begin in starts]
     with translated():
-        for row in rows:  # one by one: several may be sent as one statement
+        for row in rows:  # separately, as the driver may combine several rows into one statement
             tx.connection.execute(sa.insert(DESIGN_FILES), row)
 
 
 def bitstream_of(tx: SqlTransaction, design: Design) -> bytes:
-    """Return the bitstream of a design; BitstreamRefused if it is not the one that was submitted."""
+    """Return the bitstream of a design; BitstreamRefused if it differs from the submitted one."""
     query = sa.select(DESIGN_FILES.c.piece).where(DESIGN_FILES.c.design == design.uuid).order_by(DESIGN_FILES.c.begin)
     found = b"".join(tx.connection.execute(query).scalars())
     if hashlib.sha256(found).hexdigest() != design.sha256:
@@ -41,9 +41,9 @@ def remove_design(tx: SqlTransaction, design: Design) -> None:
 
 
 def finish(tx: SqlTransaction) -> None:
-    """Write what is left of a transaction, and last, where it has changed designs, that every shard has changed.
+    """Write the remaining changes of a transaction; if it has changed designs, mark every shard as changed.
 
-    All shards stand still from then on: whatever else is to be locked has been.
+    This is the last step, because it locks all shards: all other locks must have been acquired before.
     """
     tx.flush()
     if tx.has_changed_designs:

@@ -1,6 +1,6 @@
-"""Database engines that keep what they have acknowledged, and translation of driver errors into the pool's own.
+"""Database engines with durable commits, and the translation of driver errors to the pool's errors.
 
-No other module knows the error codes of databases.
+No other module depends on the error codes of databases.
 """
 
 import contextlib
@@ -32,28 +32,28 @@ from fpga_pool.model.exceptions import (
     StorageFull,
 )
 
-# ---- Errors: SQLite's name of one, MariaDB's number, PostgreSQL's SQLSTATE
+# ---- Error codes: SQLite's names, MariaDB's numbers, PostgreSQL's SQLSTATEs
 
-#: "Full": ER_DISK_FULL, ER_RECORD_FILE_FULL; disk_full.
+#: The disk is full: ER_DISK_FULL, ER_RECORD_FILE_FULL; disk_full.
 _FULL = frozenset({"SQLITE_FULL", 1021, 1114, "53100"})
-#: What MariaDB says of files of its own, as for a sort, with various codes.
+#: Messages of MariaDB, with various codes, if there is no space for its own files, for example for a sort.
 _NO_SPACE = re.compile(r"\((?:Errcode|errno): 28\b|Got error 28 ")
-#: "Another writer holds it, for longer than we wait": ER_LOCK_WAIT_TIMEOUT; lock_not_available.
+#: Timeout while waiting for another writer's lock: ER_LOCK_WAIT_TIMEOUT; lock_not_available.
 _BUSY = frozenset({"SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_BUSY_RECOVERY", "SQLITE_LOCKED", 1205, "55P03"})
-#: "Chosen to give way to another writer": ER_CHECKREAD, ER_LOCK_DEADLOCK; serialization_failure, deadlock_detected.
+#: Aborted in favor of another writer: ER_CHECKREAD, ER_LOCK_DEADLOCK; serialization_failure, deadlock_detected.
 _GIVES_WAY = frozenset({1020, 1213, "40001", "40P01"})
-#: "Not now": too many connections or of one user, shutdown, killed; too_many_connections, shutdown, crash, starting
-#: up, silent for too long within a transaction.
+#: Temporarily unavailable: too many connections (of one user), shutdown, killed; too_many_connections, shutdown, crash,
+#: starting up, idle in a transaction for too long.
 _AWAY = frozenset({1040, 1053, 1203, 1927, "53300", "57P01", "57P02", "57P03", "25P03"})
-#: "Not you": access to the database or server denied, no such database.
+#: Access to the database or server denied, or no such database.
 _REFUSED = frozenset({1044, 1045, 1049, 1698, "28000", "28P01", "3D000"})
-#: What libpq says, without a code, of a server that answers but takes no connection at present.
+#: Messages of libpq, without a code, if a server answers but accepts no connections at present.
 _PG_NOT_NOW = re.compile("could not|starting up|shutting down|too many|recovery|not yet accepting")
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise a domain error instead of the database's; errors without one (bugs) are raised unchanged."""
+    """Raise a domain error instead of a database error; errors without a translation (bugs) are raised unchanged."""
     try:
         yield
     except (DBAPIError, db.DBError, PoolTimeout) as error:
@@ -64,7 +64,7 @@ def translated() -> Iterator[None]:
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether a server does not answer at present, so that it may be worth while to try again."""
+    """Return whether an error means that the server is temporarily unavailable, so that a retry makes sense."""
     code, cause = _driver_code(error), _driver_error(error)
     return code in _AWAY or isinstance(error, db.DBConnectionError) or _libpq_verdict(cause) == "away"
 
@@ -108,7 +108,7 @@ def _driver_code(error: BaseException) -> int | str | None:
 
 
 def _libpq_verdict(cause: BaseException | None) -> Literal["away", "refused"] | None:
-    """Return what an error means that came about before a server gave it a code; None if it is of another kind."""
+    """Return the meaning of an error of libpq without a code from the server; None for other errors."""
     kinds = {kind.__name__ for kind in type(cause).__mro__}
     if "OperationalError" not in kinds or getattr(cause, "sqlstate", cause) is not None:
         return None
@@ -116,26 +116,26 @@ def _libpq_verdict(cause: BaseException | None) -> Literal["away", "refused"] | 
     return "refused" if "FATAL:" in message and not _PG_NOT_NOW.search(message) else "away"
 
 
-#: How long a writer waits for another one, and what it is told then.
+#: How long a writer waits for another one, and the error message after that.
 BUSY_TIMEOUT_S = 30.0
 BUSY = "the database is busy with other writers; try again later"
-#: After which silence within a transaction a server ends the session, and so its locks: those of a scheduler that is
-#: stalled or cut off.  Our transactions pause for milliseconds; others wait for the locks for BUSY_TIMEOUT_S.
+#: Idle time in a transaction after which a server ends the session, which releases the locks of a stalled or cut off
+#: scheduler.  Our transactions pause for milliseconds only; others wait for the locks for BUSY_TIMEOUT_S.
 IDLE_TRANSACTION_TIMEOUT_S = 5
-#: After which silence a client gives a server up: longer than any statement takes, the wait for a lock included.
+#: Time without an answer after which a client gives a server up; longer than any statement, including its lock wait.
 SILENCE_TIMEOUT_S = 60
 CONNECT_TIMEOUT_S = 10
-_IN_TRANSACTION = 1  # SERVER_STATUS_IN_TRANS, which MariaDB says in its answers
-#: How often, and at what interval, a database server that does not answer yet is tried at start.
+_IN_TRANSACTION = 1  # the flag SERVER_STATUS_IN_TRANS in MariaDB's answers
+#: Number and interval of the retries at the start if the database server does not answer yet.
 CONNECT_RETRIES = 5
 CONNECT_INTERVAL_S = 2.0
-#: The same for the log of a new SQLite file: while two connections turn to it at once, SQLite does not wait by itself.
+#: The same for setting the journal mode of a new SQLite file: SQLite does not wait if two connections do so at once.
 LOG_RETRIES = 100
 LOG_INTERVAL_S = 0.02
 
 
 def connect(connection: str, **options: Any) -> Engine:
-    """Return an engine for a URL; `options` are oslo.db's, for servers.  A missing SQLite file is created."""
+    """Return an engine for a URL; `options` of oslo.db apply to servers only.  A missing SQLite file is created."""
     url = make_url(connection)
     if url.get_backend_name() == "sqlite":
         return _sqlite(url)
@@ -143,12 +143,12 @@ def connect(connection: str, **options: Any) -> Engine:
 
 
 def snapshots_of(engine: Engine) -> Engine:
-    """Return the engine for readers: a transaction sees one moment of the database, and delays no writer."""
+    """Return the engine for readers: a transaction reads a consistent snapshot and does not block writers."""
     return engine.execution_options(snapshot=True)
 
 
 def single_reads_of(engine: Engine) -> Engine:
-    """Return the engine for single reads: one statement is consistent anyway, and needs no transaction."""
+    """Return the engine for single reads: one statement is always consistent and needs no transaction."""
     return engine.execution_options(single_read=True)
 
 
@@ -162,8 +162,8 @@ def _is_single_read(connection: Connection) -> bool:
 
 # Database servers --------------------------------------------------------------------------------------------------
 
-#: What a URL asks of its driver, unless it says otherwise.  libpq has no limit to the silence of a server whose host
-#: still answers for it.
+#: Default options of the drivers, which a URL can override.  libpq has no timeout for a server that does not answer
+#: while its host still does.
 _DRIVER_OPTIONS = {
     "mysql": {
         "charset": "utf8mb4",
@@ -181,9 +181,9 @@ _DRIVER_OPTIONS = {
     },
 }
 
-#: Settings of every session: writers read committed data, and locks of silent sessions time out.
-#: The comment is code to MariaDB; MySQL has no such setting, and a stalled client keeps its locks there until TCP
-#: gives its connection up.
+#: Settings of every session: writers read committed data, and idle sessions lose their locks after a timeout.
+#: MariaDB executes the comment in the SQL; MySQL has no such setting, so there a stalled client keeps its locks until
+#: TCP closes its connection.
 _SESSION_SETTINGS = {
     "mysql": (
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -199,7 +199,7 @@ _SESSION_SETTINGS = {
 
 
 def _server(url: URL, options: dict[str, Any]) -> Engine:
-    # oslo.db knows the errors of MariaDB under the older name only.
+    # oslo.db recognizes the errors of MariaDB under the older driver name only.
     url = url.set(drivername=url.drivername.replace("mariadb+", "mysql+"))
     backend = url.get_backend_name()
     if backend not in _DRIVER_OPTIONS:
@@ -207,12 +207,12 @@ def _server(url: URL, options: dict[str, Any]) -> Engine:
     url = url.set(query=_DRIVER_OPTIONS[backend] | dict(url.query))
     retries, interval_s = options.pop("max_retries", CONNECT_RETRIES), options.pop("retry_interval", CONNECT_INTERVAL_S)
     options["mysql_sql_mode"] = options.get("mysql_sql_mode") or "TRADITIONAL"
-    options.setdefault("thread_checkin", False)  # threads of ours need not be told to let others run, as eventlet's
+    options.setdefault("thread_checkin", False)  # yielding to other threads is needed for eventlet only
     engine = engines.create_engine(url.render_as_string(hide_password=False), max_retries=0, **options)
     engine.pool._pre_ping = False  # noqa: SLF001  # oslo.db has each connection tried each time; see `_try`
     if engine.driver == "pymysql":
         engine.dialect.do_rollback = _roll_back
-        # It parses the description of every column of every answer, in Python: once is enough.
+        # It parses the description of every column of every answer in Python; the results are cached.
         parsing = engine.dialect.loaded_dbapi.connections
         if isclass(packet := parsing.FieldDescriptorPacket):
             parsing.FieldDescriptorPacket = lru_cache(4096)(packet)
@@ -224,15 +224,15 @@ def _server(url: URL, options: dict[str, Any]) -> Engine:
 
 
 def _roll_back(connection: Any) -> None:
-    """End a transaction if there is one; psycopg looks by itself."""
+    """Roll back if a transaction is open; psycopg checks this itself."""
     if connection.server_status & _IN_TRANSACTION:
         connection.rollback()
 
 
 def _try(dialect: Dialect, connection: Any, _record: Any, _proxy: Any) -> None:
-    """Replace a connection, and all others, if its server does not know it any more: it has said so, or hung up."""
+    """Replace this connection and all others if the server has closed it, with or without an error message."""
     try:
-        socket = getattr(connection, "_sock", connection)  # PyMySQL's own; psycopg's connection knows its descriptor
+        socket = getattr(connection, "_sock", connection)  # of PyMySQL; psycopg's connection has `fileno` itself
         idle = poll()
         idle.register(socket.fileno(), POLLIN)
         if idle.poll(0):
@@ -242,7 +242,7 @@ def _try(dialect: Dialect, connection: Any, _record: Any, _proxy: Any) -> None:
 
 
 def _wait_for_server(engine: Engine, retries: int, interval_s: float) -> None:
-    # oslo.db does it as well, but takes no error of psycopg for a server that is away.
+    # oslo.db would do this, too, but does not recognize the errors of psycopg for an unavailable server.
     @wrap_db_retry(max_retries=retries, retry_interval=interval_s, inc_retry_interval=False, exception_checker=is_away)
     def connect_once() -> None:
         engine.connect().close()
@@ -252,7 +252,7 @@ def _wait_for_server(engine: Engine, retries: int, interval_s: float) -> None:
 
 
 def _set_up_session(dialect: Dialect, settings: tuple[str, ...], connection: Any, _record: Any) -> None:
-    dialect.set_isolation_level(connection, "AUTOCOMMIT")  # transactions begin where we say, see `_begin_on_server`
+    dialect.set_isolation_level(connection, "AUTOCOMMIT")  # transactions begin explicitly, see `_begin_on_server`
     with contextlib.closing(connection.cursor()) as cursor:
         for setting in settings:
             cursor.execute(setting)
@@ -277,7 +277,7 @@ def _begin_on_server(connection: Connection) -> None:
 
 
 def _sqlite(url: URL) -> Engine:
-    # oslo.db's own engine opens a connection per transaction, and the last one to close rewrites the whole log.
+    # oslo.db's engine opens a connection per transaction, and the last one to close rewrites the whole log.
     _create_private_file(url)
     engine = sqlalchemy.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _set_up_sqlite)
@@ -287,7 +287,7 @@ def _sqlite(url: URL) -> Engine:
 
 
 def _create_private_file(url: URL) -> None:
-    """Create the file for its owner alone; SQLite gives its log the same mode."""
+    """Create the file with access for its owner only; SQLite gives its log the same mode."""
     if not url.database or url.database == ":memory:":
         raise ValueError(f"{url}: the pool's database must be a file to be persistent")
     Path(url.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -299,7 +299,7 @@ def _busy(error: BaseException) -> bool:
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # transactions begin where we say, not where the driver thinks
+    connection.isolation_level = None  # transactions begin explicitly, not automatically by the driver
     _use_log(connection)
     connection.execute("PRAGMA synchronous = FULL")  # a commit is on disk when it returns
     connection.execute("PRAGMA foreign_keys = ON")
@@ -313,6 +313,6 @@ def _use_log(connection: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes its place in the queue at once: two readers that both want to become writers would deadlock.
+    # A writer locks the database at its begin: two readers that both want to become writers would deadlock.
     if not _is_single_read(connection):
         connection.exec_driver_sql("BEGIN DEFERRED" if _is_snapshot(connection) else "BEGIN IMMEDIATE")

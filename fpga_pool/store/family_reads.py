@@ -1,4 +1,4 @@
-"""Queries on batches, gangs, tasks, runs, events and pages of lists, which are part of `store.reads`."""
+"""Part of `store.reads`: queries on batches, gangs, servers, tasks, runs, events and pages of lists."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -22,7 +22,7 @@ ValueT = TypeVar("ValueT")
 
 # ---- Gangs and tasks
 
-#: Those that have not ended, in order of arrival.
+#: Gangs and tasks that have not ended, in order of arrival.
 _OPEN_GANGS = scoped(
     all_of(Gang)
     .where(GANGS.c.state.in_(frozenset(GangState) - ENDED_GANGS))
@@ -35,14 +35,14 @@ _OPEN_TASKS = scoped(
     .order_by(TASKS.c.created_at, TASKS.c.uuid),
     TASKS.c.shard,
 )
-#: The last `most` gangs of `user` that are done, newest first.
+#: The last `most` completed gangs of `user`, newest first.
 _DONE_GANGS = (
     all_of(Gang)
     .where(GANGS.c.user_id == bindparam("user"), GANGS.c.ran_s.is_not(None))
     .order_by(GANGS.c.ended_at.desc(), GANGS.c.created_at.desc(), GANGS.c.uuid.desc())
     .limit(bindparam("most"))
 )
-#: By name: all processors, and those of `host`.
+#: All processors, and those of `host`, by name.
 _ALL_PROCESSORS = scoped(all_of(Processor).order_by(PROCESSORS.c.name), PROCESSORS.c.shard)
 _PROCESSORS_OF_HOST = scoped(_ALL_PROCESSORS.of_pool.where(PROCESSORS.c.host == bindparam("host")), PROCESSORS.c.shard)
 _IN_ORDER = (
@@ -51,7 +51,7 @@ _IN_ORDER = (
     .order_by(PROCESSES.c.gang_uuid, PROCESSES.c.attempt, PROCESSES.c.index)
 )
 _OF_GANG, _ON_HOST = PROCESSES.c.gang_uuid == bindparam("gang"), PROCESSES.c.host == bindparam("host")
-#: The processes that have a place; whether of `gang`, and whether on `host`.
+#: The processes that have a place; keys: whether only those of `gang`, and whether only those on `host`.
 _LIVE = {
     (of_gang, on_host): scoped(
         _IN_ORDER.where(*([_OF_GANG] if of_gang else []), *([_ON_HOST] if on_host else [])), PROCESSES.c.shard
@@ -68,7 +68,7 @@ _MIGRATIONS_OF_GANG = (
 
 
 class _Asks(Protocol):
-    """The interface to `Reads` that these mix-ins need."""
+    """The methods of `Reads` that this mix-in needs."""
 
     _scope: str
 
@@ -84,7 +84,7 @@ class _Asks(Protocol):
 
 
 class Runs(NamedTuple):
-    """N runs: input bytes, seconds of computing, when they ended, and the names of their slots."""
+    """N runs: sizes of their inputs, computation times in seconds, ends, and the names of their slots."""
 
     input_bytes: Ints
     seconds: Floats
@@ -92,9 +92,9 @@ class Runs(NamedTuple):
     slots: Sequence[str]
 
 
-#: How many objects are read at once in search of events.
+#: Number of objects read at once in the search for events.
 _READ = 200
-#: Times are shown in microseconds.
+#: Resolution of the times in answers: 1 microsecond.
 _SHOWN_S = 1e-6
 
 
@@ -169,11 +169,11 @@ class FamilyReads:
         return found
 
     def page(self: _Asks, cls: type[ValueT], page: Page) -> list[ValueT]:
-        """Return the objects of a class that a page asks for: in the order of their creation, or else of their names.
+        """Return a page of the objects of a class, by creation time, or by name if the class has no creation time.
 
-        InvalidInput if its marker is none of the objects that the whole list has, or a field is none of theirs.
+        InvalidInput if the marker is not an object of the whole list, or if the objects do not have a field.
         """
-        kind: Any = cls  # what a cache takes
+        kind: Any = cls  # a type that the cached functions accept
         rows, every = table(kind).c, all_of(kind)
         of_jobs = {"function", "host"} & page.where.keys() if kind is Batch else set()
         if unknown := page.where.keys() - rows.keys() - of_jobs:
@@ -202,8 +202,8 @@ class FamilyReads:
         return self._all(cls, _listed(kind, page, where, after, order))
 
     def eventful(self: _Asks, cls: type[ValueT], wanted: EventPage, created_before: float) -> Iterator[ValueT]:
-        """Yield the objects of a class that may have such events, that with the newest last one first."""
-        kind: Any = cls  # what a cache takes
+        """Yield the objects of a class that may have the wanted events, in order of their last events, newest first."""
+        kind: Any = cls  # a type that the cached functions accept
         rows, key = table(kind).c, table(kind).c[PLACES[kind].key]
         where: list[ColumnElement[bool]] = [rows.event_at > (0.0 if wanted.since is None else wanted.since - _SHOWN_S)]
         if "created_at" in rows and created_before < float("inf"):
@@ -226,8 +226,8 @@ class FamilyReads:
             after = beyond([rows.event_at, key], place, descending=True)
 
 
-#: By the fields that a list is narrowed by, the end of the name of an index with them: in the order of lists, but for
-#: that of a batch, whose jobs are few.
+#: By the fields that filter a list: the suffix of the name of an index that begins with them and continues in the order
+#: of lists (except the index of a batch, which has few jobs).
 _INDEXES = {
     ("batch_uuid",): "of_batch",
     ("host",): "newest_on_host",
@@ -235,7 +235,7 @@ _INDEXES = {
     ("state",): "newest_in_state",
     ("project_id",): "newest_of_project",
 }
-#: A list of more values of one field than these is sorted.
+#: With more values of one field than this, the database sorts the list.
 _MOST_VALUES = 20
 
 
@@ -246,10 +246,10 @@ def _listed(
     after: Sequence[ColumnElement[bool]],
     order: Sequence[Column[Any]],
 ) -> Select[Any]:
-    """Return the query for a page, which reads the rows of an index from the page's begin on, if there is one.
+    """Return the query for a page, which reads the rows of a suitable index, if any, from the begin of the page on.
 
-    MariaDB has to be told which: it would read an index from the project's begin, or sort.  Where a field of the index
-    may have several values, the page is among the first rows of each.
+    MariaDB needs an index hint: otherwise it reads the index from the first row of the project, or sorts.  If a field
+    of the index may have several values, the page is selected from the first rows for each value.
     """
     rows, there = table(kind), {index.name for index in table(kind).indexes}
     suited = {
@@ -276,7 +276,7 @@ def _listed(
 
 def _newest_runs(function: str, board: str) -> Select[Any]:
     query = select(RUNS.c.input_bytes, RUNS.c.compute_s, RUNS.c.finished_at, JOBS.c.slot)
-    # A job that computed again may be elsewhere by now.
+    # The attempt is compared because a job that is computed again may be on another slot now.
     query = query.outerjoin(JOBS, (JOBS.c.uuid == RUNS.c.job) & (JOBS.c.attempt == RUNS.c.attempt))
     query = query.where(RUNS.c.function == function, RUNS.c.board == board)
     return query.order_by(RUNS.c.finished_at.desc(), RUNS.c.job.desc())

@@ -1,12 +1,12 @@
-"""What the store remembers of hosts, slots, leases, jobs and designs, so that not every transaction reads them.
+"""The store's cache of hosts, slots, leases, jobs and designs, so that not every transaction has to read them.
 
-All but designs change in transactions on their shard only, each of which increments the shard's generation.  What was
-read or committed in one generation is true for as long as the shard has that generation, so that a transaction reads
-the generations and takes the rest from here.  Where another process has changed the shard, the generation shows it,
-and all of it is read again.  Designs belong to no shard: each change of one counts as a change of every shard.
+All but designs change only in transactions on their shard, each of which increments the shard's generation.  Objects
+read or committed in one generation are valid as long as the shard has that generation, so a transaction reads the
+generations and takes the objects from the cache.  If another process has changed the shard, its generation differs and
+the shard is read again.  Designs belong to no shard: a change of a design counts as a change of every shard.
 
-The last heartbeat of a host (`Host.beat`, `Host.heard_at`) is the exception: it is noted without a transaction on the
-shard, and a caller that needs it asks for `host(name, heard=True)`.
+The last heartbeat of a host (`Host.beat`, `Host.heard_at`) is an exception: it is stored without a transaction on the
+shard, and a caller that needs it calls `host(name, heard=True)`.
 """
 
 import threading
@@ -26,43 +26,44 @@ from fpga_pool.store.statements import Scoped
 
 ValueT = TypeVar("ValueT")
 
-#: Jobs under way that are remembered of a shard, the ones that changed last.
+#: Maximum number of jobs under way that are cached for a shard; those that changed last are kept.
 JOBS = 4096
-#: All jobs under way of a shard are read to be remembered once in this many generations at most, as that is in vain
-#: where another process changes the shard as well; and less often where they were more than are read.
+#: Minimum number of generations between two reads of all jobs under way of a shard for the cache, as these are useless
+#: if another process changes the shard, too; the same after there were too many jobs; maximum number of jobs read.
 JOBS_READ_EVERY, TOO_MANY_JOBS_EVERY, JOBS_READ = 100, 10_000, JOBS // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardMemory:
-    """A shard in one of its generations: hosts and slots by name in order, leases in force by slot, some jobs."""
+    """Cached values of a shard in one generation: hosts and slots in order of names, leases in force, some jobs."""
 
     generation: int
+    #: By class and key (leases: by slot).
     values: Mapping[type, Mapping[str, Any]]
-    #: What waits at each slot; None = not read in this generation.
+    #: Backlogs of the slots; None = not read in this generation.
     backlogs: Sequence[Backlog] | None = None
-    #: Whether all jobs under way are among the values: since they were read, all that began were noted.
+    #: Whether the values contain all jobs under way: they were read, and all that began later were added.
     has_all_jobs: bool = False
-    #: The functions of designs by the states that were asked for; each change of a design counts in every shard.
+    #: Functions of designs, by requested states; valid because a change of a design counts as a change of every shard.
     designs: Mapping[frozenset[DesignState], Sequence[str]] = field(default_factory=dict)
 
     def jobs_under_way(self) -> Iterator[tuple[str, Job]]:
-        """Yield uuid and job."""
+        """Yield the uuid and the job of each cached job under way."""
         jobs: Mapping[str, Job] = self.values[Job]
         return ((uuid, job) for uuid, job in jobs.items() if job.state in ACTIVE_JOBS)
 
 
 class Memory:
-    """The shards as they were last; threads may share it."""
+    """Cache of the shards in their last known generations; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shards: dict[str, ShardMemory] = {}
-        #: By shard, from which generation on its jobs under way may be read again.
+        #: By shard: the generation from which on its jobs under way may be read again.
         self._jobs_read_from: dict[str, int] = {}
 
     def at(self, generations: Mapping[str, int] | None) -> dict[str, ShardMemory]:
-        """Return what is remembered of shards in exactly these generations; None = as they were last."""
+        """Return the cached shards with exactly these generations; None = in any generation."""
         with self._lock:
             known = self._shards.items()
             return {
@@ -70,16 +71,16 @@ class Memory:
             }
 
     def learn(self, name: str, found: ShardMemory) -> None:
-        """Remember a shard that was read, unless a later generation is known."""
+        """Cache a shard that was read, unless the same or a later generation is cached."""
         with self._lock:
             known = self._shards.get(name)
             if known is None or known.generation < found.generation:
                 self._shards[name] = found
 
     def follow(self, name: str, generation: int, changes: Mapping[type, Mapping[str, Any]] | None) -> None:
-        """Take in what a transaction has committed that found a shard in this generation; None = it cannot be said.
+        """Apply the changes that a transaction has committed to a shard in this generation; None = drop the shard.
 
-        By class and key (leases: by slot), a value of None for what is not to be remembered any more.
+        The changes are by class and key (leases: by slot); the value None removes an entry from the cache.
         """
         with self._lock:
             known = self._shards.get(name)
@@ -97,7 +98,7 @@ class Memory:
             )
 
     def learn_backlogs(self, name: str, generation: int, found: Sequence[Backlog]) -> None:
-        """Remember what waits at the slots of a shard, if it is remembered in this generation."""
+        """Cache the backlogs of the slots of a shard, if it is cached in this generation."""
         with self._lock:
             known = self._shards.get(name)
             if known is not None and known.generation == generation:
@@ -109,7 +110,7 @@ class Memory:
             return generation >= self._jobs_read_from.get(name, 0)
 
     def learn_jobs(self, name: str, generation: int, found: Sequence[Job]) -> None:
-        """Remember all jobs under way of a shard in this generation; more than JOBS_READ are not all."""
+        """Cache all jobs under way of a shard in this generation; more than JOBS_READ are incomplete and not cached."""
         are_all = len(found) <= JOBS_READ
         with self._lock:
             self._jobs_read_from[name] = generation + (JOBS_READ_EVERY if are_all else TOO_MANY_JOBS_EVERY)
@@ -119,7 +120,7 @@ class Memory:
                 self._shards[name] = replace(known, values={**known.values, Job: jobs}, has_all_jobs=True)
 
     def learn_designs(self, name: str, generation: int, states: frozenset[DesignState], found: Sequence[str]) -> None:
-        """Remember the functions of the designs in some states, if the shard is remembered in this generation."""
+        """Cache the functions of the designs in some states, if the shard is cached in this generation."""
         with self._lock:
             known = self._shards.get(name)
             if known is not None and known.generation == generation:
@@ -136,22 +137,22 @@ def _with(known: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Mappin
 
 
 class RememberingReads(Reads):
-    """Reads that take from the memory what is true of the shards in their present generations."""
+    """Reads that use the cache if it is valid for the present generations of the shards."""
 
     def __init__(self, connection: Connection, scope: str, memory: Memory | None, found_in: int | None = None) -> None:
         super().__init__(connection, scope)
         self._memory = memory
-        #: The generation in which this transaction has found its shard; None = not read yet.
+        #: Generation of the shard at the begin of this transaction; None = not read yet.
         self._found_in = found_in
         self._remembered: Mapping[str, ShardMemory] | None = None
-        #: Whether every shard of the pool is remembered.
+        #: Whether every shard of the pool is cached.
         self._complete = False
-        #: By class and key, what was saved at any time, as it was before this transaction.
+        #: By class and key: the objects saved in this transaction, as they were before it.
         self._before: dict[type, dict[str, Any]] = {}
-        #: By class, the keys of what was added; by slot, the leases that were changed (None = ended).
+        #: By class: the keys of added objects; by slot: the changed leases (None = ended).
         self._added: dict[type, dict[str, None]] = {}
         self._changed_leases: dict[str, Lease | None] = {}
-        #: All leases in force of the scope, if they were read.
+        #: All leases in force in the scope, if they were read.
         self._held: Sequence[Lease] | None = None
         self._has_removed = self._has_removed_designs = False
 
@@ -168,13 +169,13 @@ class RememberingReads(Reads):
         return self._remembered
 
     def _own_shard(self) -> ShardMemory | None:
-        """Return what is remembered of the shard of this transaction, where nothing need be read for that."""
+        """Return the cached shard of this transaction; reads no generations if its own is known.  None = not cached."""
         if self._remembered is None and self._memory is not None and self._found_in is not None:
             return self._memory.at({self._scope: self._found_in}).get(self._scope)
         return self._shards_remembered().get(self._scope)
 
     def _list_from(self, cls: type) -> Sequence[Mapping[str, Any]]:
-        """Return what together has all values of a class that a list is to have; nothing if some are not remembered."""
+        """Return cached mappings that together have all values for a list of a class; empty if some are not cached."""
         if cls not in (Host, Slot) or cls in self._added:
             return ()
         if cls is Slot and self._scope:
@@ -184,13 +185,13 @@ class RememberingReads(Reads):
         return [shard.values[cls] for shard in shards.values()] if self._complete else ()
 
     def _one(self, cls: type[ValueT], key: str, *, lock: bool = False) -> ValueT:
-        kind: type = cls  # what a mapping takes
+        kind: type = cls  # a type that mappings accept
         if kind in (Host, Slot, Job) and (kind, key) not in self._known:
             self._recall(kind, [key])
         return super()._one(cls, key, lock=lock)
 
     def _recall(self, cls: type, keys: Collection[str]) -> None:
-        """Have values known that are remembered, in other shards than this one if they must be."""
+        """Take values from the cache: from the shard of this transaction, or else from the others."""
         own = self._own_shard()
         self._recall_from([] if own is None else [own], cls, keys)
         if any((cls, key) not in self._known for key in keys):
@@ -204,7 +205,7 @@ class RememberingReads(Reads):
             )
 
     def _whole(self, cls: type[ValueT], query: Select[Any] | Scoped) -> list[ValueT]:
-        kind: type = cls  # what a mapping takes
+        kind: type = cls  # a type that mappings accept
         parts = self._list_from(kind)
         if not parts:
             return super()._whole(cls, query)
@@ -224,7 +225,7 @@ class RememberingReads(Reads):
         return [slot for slot in self._whole(Slot, statements.ALL_SLOTS) if slot.host == host]
 
     def design_functions(self, states: Collection[DesignState]) -> Sequence[str]:
-        """Read nothing where no transaction has changed the shard, or a design, since."""
+        """Return the functions of designs in some states, cached while no transaction changes the shard or a design."""
         shard, wanted = self._own_shard(), frozenset(states)
         if shard is None or self._memory is None or self.has_changed_designs:
             return super().design_functions(states)
@@ -235,7 +236,7 @@ class RememberingReads(Reads):
         return found
 
     def backlogs(self) -> Sequence[Backlog]:
-        """Read, or added up, at most once in a generation of the shard: to look at all jobs under way takes long."""
+        """Return the backlogs; determined once per generation of the shard, as this takes long with many jobs."""
         shard = self._own_shard()
         if shard is None or self._memory is None or Job in self._before or Job in self._added:
             return super().backlogs()
@@ -254,7 +255,7 @@ class RememberingReads(Reads):
     def active_jobs(
         self, *, slot: str | None = None, host: str | None = None, flow: str | None = None
     ) -> Sequence[Job]:
-        """Read nothing where all jobs under way are remembered; once in a while all are read for that."""
+        """Return active jobs, from the cache if it has all of them; from time to time all are read for the cache."""
         shard = self._own_shard()
         if shard is not None and not shard.has_all_jobs:
             shard = self._with_all_jobs(shard)
@@ -268,7 +269,7 @@ class RememberingReads(Reads):
         return sorted(found, key=attrgetter("slot", "order", "uuid"))
 
     def _with_all_jobs(self, shard: ShardMemory) -> ShardMemory | None:
-        """Read all jobs under way of the shard if that may be worth it; None where they are not known afterwards."""
+        """Read all jobs under way of the shard if that may be useful; return None if they are still not known."""
         if self._memory is None or Job in self._before or Job in self._added:
             return None
         if not self._memory.wants_jobs(self._scope, shard.generation):
@@ -279,7 +280,7 @@ class RememberingReads(Reads):
         return replace(shard, values={**shard.values, Job: jobs}) if len(found) <= JOBS_READ else None
 
     def _under_way(self, shard: ShardMemory) -> Iterator[Job]:
-        """Yield the jobs under way as they are now; all of the shard's are remembered."""
+        """Yield the jobs under way in their present state; the cache must have all of the shard."""
         now = {uuid: self._known[Job, uuid] for uuid in (*self._before.get(Job, ()), *self._added.get(Job, ()))}
         yield from (job for uuid, job in shard.jobs_under_way() if uuid not in now)
         yield from (job for job in now.values() if job.state in ACTIVE_JOBS)
@@ -289,7 +290,7 @@ class RememberingReads(Reads):
         return super().jobs(uuids)
 
     def unchanged(self, jobs: Sequence[Job], found_in: int | None = None) -> Sequence[Job]:
-        """Read nothing where no transaction has changed the shard since."""
+        """Return the unchanged jobs; no query is needed if no transaction has changed the shard since."""
         if found_in is None or self._found_in != found_in:
             return super().unchanged(jobs)
         self._known.update({(Job, job.uuid): job for job in jobs})
@@ -309,7 +310,7 @@ class RememberingReads(Reads):
         return found
 
     def learned(self) -> ShardMemory | None:
-        """Return the shard as it was read, if that was all of what is remembered, and it is not known already."""
+        """Return the shard for the cache, if everything to be cached was read and the shard is not cached already."""
         if self._held is None or not {Host, Slot} <= self._listed.keys() or self._scope in self._shards_remembered():
             return None
         hosts = [self._known[Host, name] for name in self._listed[Host]]
@@ -329,15 +330,15 @@ class RememberingReads(Reads):
         return self._has_removed_designs or Design in self._before or Design in self._added
 
     def note_removal_of_designs(self) -> None:
-        """Take note that rows of designs are removed without this object."""
+        """Record that rows of designs are removed directly in the database."""
         self._has_removed_designs = True
 
     def note_removal(self) -> None:
-        """Have a store forget the shard: rows of hosts, slots or leases are removed without this object."""
+        """Make the store drop the cached shard: rows of hosts, slots or leases are removed directly in the database."""
         self._has_removed = True
 
     def committed(self) -> Mapping[type, Mapping[str, Any]] | None:
-        """Return what `Memory.follow` is told of this transaction."""
+        """Return the changes of this transaction for `Memory.follow`."""
         if self._has_removed or Host in self._added or Slot in self._added:
             return None
         saved = {cls: {key: self._known[cls, key] for key in self._before.get(cls, {})} for cls in (Host, Slot, Job)}
@@ -349,5 +350,5 @@ class RememberingReads(Reads):
 
 
 def _is_remembered(job: Job) -> bool:
-    """Return whether a job is worth remembering: there will be reports on it."""
+    """Return whether a job should be cached, because reports on it will follow."""
     return job.state is not JobState.PENDING and job.state not in ENDED_JOBS

@@ -1,4 +1,4 @@
-"""[database]: the options of oslo.db, as far as the pool's store follows them."""
+"""[database]: the options of oslo.db that the pool's store supports."""
 
 import copy
 
@@ -12,7 +12,7 @@ from fpga_pool.store.store import Store
 
 GROUP = "database"
 
-#: What goes to the engine of a database server; a SQLite file needs none of them.
+#: Options for the engine of a database server; a SQLite file needs none of them.
 FOLLOWED = (
     "connection_recycle_time",
     "max_overflow",
@@ -25,10 +25,10 @@ FOLLOWED = (
 )
 
 
-#: Requests are worked on in threads, each with a connection: they are kept.  A start that cannot succeed ends after
-#: seconds, not minutes.
+#: Defaults that differ from oslo.db's: enough pooled connections for the threads that handle requests, and retries that
+#: end after seconds, not minutes, if the service cannot start.
 DEFAULTS = {"max_pool_size": 20, "max_retries": CONNECT_RETRIES, "retry_interval": int(CONNECT_INTERVAL_S)}
-#: oslo.db takes any integer.  -1 is no limit, and no recycling.
+#: Minimum values, as oslo.db accepts any integer.  -1 means no limit, or no recycling.
 LEAST = {
     "connection_recycle_time": -1,
     "max_overflow": -1,
@@ -41,7 +41,7 @@ LEAST = {
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return oslo.db's options that the store follows, for the sample configuration too."""
+    """Return the supported options of oslo.db; also used for the sample configuration."""
     followed = [copy.copy(option) for option in options.database_opts if option.name in ("connection", *FOLLOWED)]
     for option in followed:
         option.default = DEFAULTS.get(option.name, option.default)
@@ -51,7 +51,7 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Make these options known to `conf`."""
+    """Register these options with `conf`."""
     for group, followed in list_opts():
         conf.register_opts(followed, group)
 
@@ -65,7 +65,7 @@ def has_database(conf: cfg.ConfigOpts) -> bool:
 def open_store(conf: cfg.ConfigOpts) -> Store:
     """Return the store in the configured database; InvalidInput or ServiceUnavailable if it cannot be used.
 
-    Only here are the options made known to `conf`: a process that needs no database loads nothing for one.
+    The options are registered here and not at import, so that processes without a database load nothing for one.
     """
     register_opts(conf)
     group = conf[GROUP]

@@ -1,8 +1,7 @@
-"""Removal of what ended long ago: finished work, released leases, hosts that left, and offers of keys.
+"""Removal of old records: ended work, released leases, charged loads, lost hosts, and offers of keys.
 
-Each transaction removes a limited number of rows, so that no other one waits long; a purge that was interrupted is
-continued by the next.  What removed jobs, leases of instances and loads were charged stays, as sums by day
-(`store.quotas`).
+Each transaction removes a limited number of rows, so that others do not wait long; if a purge was interrupted, the next
+one continues it.  The usage of removed jobs, leases of instances and loads is kept as sums by day (`store.quotas`).
 """
 
 from collections import Counter
@@ -38,12 +37,12 @@ from fpga_pool.store.tables import (
 )
 from fpga_pool.store.transaction import SqlTransaction
 
-#: Rows that one transaction removes at most, of each table.
+#: Maximum number of rows of each table that one transaction removes.
 ROWS = 500
-#: Batches whose jobs are looked for together.
+#: Number of batches whose jobs are queried together.
 BATCHES_AT_ONCE = 50
 
-#: What is counted, in this order.
+#: Kinds of records that are counted, in order.
 KINDS = ("batches", "jobs", "tasks", "gangs", "leases", "loads", "hosts", "offers")
 
 
@@ -55,10 +54,10 @@ def purge(
     dry_run: bool = False,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Mapping[str, int]:
-    """Remove what ended before a point in time, UTC seconds (of one project); return how many of each kind.
+    """Remove records that ended before a point in time, UTC seconds (of one project); return their numbers by kind.
 
-    A batch stays as long as a host of the pool holds a result of it, or another batch waits for it. Hosts and offers of
-    keys are of no project. Of each kind it goes on until it `is_over`: some may be left then.
+    A batch stays while a host of the pool holds a result of it, or while another batch waits for it. Hosts and offers
+    of keys belong to no project. The removal of each kind stops when `is_over()` returns True; some may be left then.
     """
     pieces = partial(_pieces, store, is_over=is_over)
     purged = Counter(dict.fromkeys(KINDS, 0))
@@ -93,7 +92,7 @@ def purge(
 
 
 def _batches(ended_before: float, project_id: str | None) -> Select[Any]:
-    """Return the query for the batches, those of tasks and pipelines included, of which nothing is in use."""
+    """Return the query for the batches, including those of tasks and pipelines, of which nothing is in use."""
     held = and_(
         JOBS.c.batch_uuid == BATCHES.c.uuid, JOBS.c.state == JobState.RESULT_HELD, JOBS.c.host.in_(select(HOSTS.c.name))
     )
@@ -103,7 +102,7 @@ def _batches(ended_before: float, project_id: str | None) -> Select[Any]:
     return select(BATCHES.c.uuid).where(
         BATCHES.c.state.in_(ENDED_BATCHES),
         BATCHES.c.ended_at < ended_before,
-        # No batch ends before it was created: an index has this order.
+        # Implied, as no batch ends before it was created; but this condition can use an index.
         BATCHES.c.created_at < ended_before,
         *([] if project_id is None else [BATCHES.c.project_id == project_id]),
         ~exists().where(held),
@@ -137,14 +136,14 @@ def _loads(began_before: float, project_id: str | None) -> Select[Any]:
 
 
 def _offers(ended_before: float) -> Select[Any]:
-    """Return the query for the hosts without a key that have only offered one, or were invited."""
+    """Return the query for the hosts without an accepted key, which have only offered one or were invited."""
     return select(ENROLMENTS.c.host).where(
         ENROLMENTS.c.key == "", ENROLMENTS.c.changed_at < ended_before, ENROLMENTS.c.code_expires_at < ended_before
     )
 
 
 def _hosts(store: Store, ended_before: float) -> Sequence[tuple[str, str]]:
-    """Return shard and name of the hosts that are silent for so long, and have neither slots nor processes."""
+    """Return shard and name of the hosts without slots and processes that were lost and not heard since that time."""
     of_host = PROCESSES.c.processor == PROCESSORS.c.name
     live = and_(PROCESSORS.c.host == HOSTS.c.name, of_host, PROCESSES.c.state.in_(LIVE_PROCESSES))
     used = or_(exists().where(SLOTS.c.host == HOSTS.c.name), exists().where(live))
@@ -156,7 +155,7 @@ def _hosts(store: Store, ended_before: float) -> Sequence[tuple[str, str]]:
 def _remove_silent(store: Store, shard: str, name: str) -> int:
     try:
         remove_host(store, shard, name)
-    except Conflict:  # it has come back
+    except Conflict:  # it has returned
         return 0
     return 1
 
@@ -178,19 +177,19 @@ def _remove_batches(store: Store, uuids: list[str], is_over: Callable[[], bool])
 
 
 def _remove_all(store: Store, keys: Select[Any], column: Any) -> int:
-    """Remove the rows whose keys a query finds; return how many."""
+    """Remove the rows whose keys a query finds; return their number."""
     return sum(_remove(store, delete(column.table).where(column.in_(found))) for found in _pieces(store, keys, ROWS))
 
 
 def _pieces(
     store: Store, keys: Select[Any], size: int, is_over: Callable[[], bool] = lambda: False
 ) -> Iterator[list[str]]:
-    """Yield the keys that a query finds, some at a time; they must be removed before the next ones are read."""
+    """Yield the keys that a query finds in pieces; each piece must be removed before the next one is read."""
     before: list[str] = []
     while True:
         with store.reading() as tx:
             found = list(tx.connection.execute(keys.limit(size)).scalars())
-        if not found or found == before:  # the latter should they have become used meanwhile
+        if not found or found == before:  # the same are found again if they have come into use in the meantime
             return
         yield found
         if is_over():
@@ -199,7 +198,7 @@ def _pieces(
 
 
 def _remove(store: Store, *statements: Delete, keep: Callable[[Connection], None] | None = None) -> int:
-    """Execute statements in one transaction, after `keep`; return how many rows the last one has removed."""
+    """Call `keep` and execute statements in one transaction; return the number of rows that the last one removes."""
     with store.admission() as tx:
         if keep is not None:
             keep(tx.connection)
@@ -213,11 +212,11 @@ def _count(store: Store, keys: Select[Any]) -> int:
         return int(tx.connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one())
 
 
-# ---- Hardware that has left the pool: what is in use cannot be removed
+# ---- Removed hardware; slots and hosts in use cannot be removed
 
 
 def remove_slots(store: Store, shard: str, names: Collection[str]) -> None:
-    """Remove slots of a shard; Conflict, and nothing is removed, if one is held or has jobs."""
+    """Remove slots of a shard; if one is held or has jobs, raise Conflict and remove nothing."""
     with store.transaction(shard) as tx:
         occupied = tx.occupied(names) | {lease.slot for lease in tx.leases(slots=sorted(names))}
         if occupied:
@@ -226,7 +225,7 @@ def remove_slots(store: Store, shard: str, names: Collection[str]) -> None:
 
 
 def delete_slots(tx: SqlTransaction, names: Collection[str]) -> None:
-    """Remove slots that nobody holds and nothing runs on, with their commands and leases of the past."""
+    """Remove slots that are not held and have no jobs, with their commands and former leases."""
     tx.flush()
     tx.note_removal()
     with translated():
@@ -236,7 +235,7 @@ def delete_slots(tx: SqlTransaction, names: Collection[str]) -> None:
 
 
 def remove_host(store: Store, shard: str, name: str) -> None:
-    """Remove a host without slots, and its processors; Conflict if it has slots, or processes of gangs."""
+    """Remove a host and its processors; Conflict if it has slots or runs processes of gangs."""
     processors = select(PROCESSORS.c.name).where(PROCESSORS.c.host == name)
     held = PROCESSES.c.processor.in_(processors), PROCESSES.c.held_place.is_not(None)
     with store.transaction(shard) as tx:

@@ -1,8 +1,8 @@
-"""What projects may use, and have used.
+"""Quotas and usage of projects.
 
-Quotas have limits, their use, and the lock that admits the work of a project one request after the other.  Usage is
-added up from the runs of jobs, the leases of instances, the loads of slots, and the sums by day of those that were
-removed.
+The part on quotas has the limits, the amounts in use, and a lock with which the requests of a project are admitted one
+after the other.  Usage is summed over the runs of jobs, the leases of instances, the loads of slots, and the daily sums
+of those that were removed.
 """
 
 import math
@@ -44,11 +44,11 @@ _LIMITS = tuple(QUOTAS.c[resource] for resource in Resource)
 _OWN_LIMITS = sa.select(*_LIMITS).where(QUOTAS.c.project_id == sa.bindparam("project"))
 _LOCKED = sa.select(QUOTAS.c.admissions, *_LIMITS).where(QUOTAS.c.project_id == sa.bindparam("project"))
 
-#: Each sum is one row; SQLAlchemy warns of a join without a condition.
+#: Join key of the sums, which have one row each: SQLAlchemy warns of a join without a condition.
 _ONE: sa.Label[int] = sa.literal_column("1").label("one")
 
 DAY_S = 86_400.0
-#: What is added up: of a run all but the last two; of a lease the last but one; of a load the last.
+#: The summed amounts: runs contribute to all but the last two, leases to `instance_slot_s`, loads to `loads`.
 _AMOUNTS = ("jobs", "slot_s", "cpu_s", "input_bytes", "result_bytes", "instance_slot_s", "loads")
 _ON_CPU = RUNS.c.board == CPU
 _OF_RUN = (
@@ -65,7 +65,7 @@ _OPEN_TASKS = tuple(set(TaskState) - ENDED_TASKS)
 _OPEN_GANGS = tuple(set(GangState) - ENDED_GANGS)
 _ENDED_JOBS = BATCHES.c.jobs_completed + BATCHES.c.jobs_failed + BATCHES.c.jobs_cancelled
 
-#: What is added up for a resource, over which rows.
+#: For each resource, the amount to sum, and the columns and states that select the rows.
 _USED: dict[Resource, tuple[Any, Any, Any, Collection[Any]]] = {
     Resource.JOBS: (BATCHES.c.jobs - _ENDED_JOBS, BATCHES.c.project_id, BATCHES.c.state, _OPEN_BATCHES),
     Resource.INPUT_BYTES: (BATCHES.c.input_bytes, BATCHES.c.project_id, BATCHES.c.state, _OPEN_BATCHES),
@@ -76,7 +76,7 @@ _USED: dict[Resource, tuple[Any, Any, Any, Collection[Any]]] = {
 
 
 def lock_limits(connection: sa.Connection, project_id: str) -> tuple[QuotaLimits, int]:
-    """Return the limits of a project, and how often they were locked; until the transaction ends no other one does."""
+    """Lock the limits of a project until the transaction ends; return them, and the number of locks so far."""
     dialect = connection.dialect
     locked = connection.execute(_lock(dialect.name, answers=dialect.insert_returning), {"project_id": project_id})
     if not locked.returns_rows:  # MySQL
@@ -86,14 +86,14 @@ def lock_limits(connection: sa.Connection, project_id: str) -> tuple[QuotaLimits
 
 
 def used(connection: sa.Connection, project_id: str, resources: Collection[Resource]) -> Amounts:
-    """Return how much of these resources a project uses."""
+    """Return the amounts of these resources that a project uses."""
     wanted = tuple(resources)
     found = connection.execute(_uses(wanted), {"project": project_id}).one()
     return {one: int(amount) for one, amount in zip(wanted, found, strict=True)}
 
 
 def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
-    """Return the limits that a project has of its own, and its use of all resources that the database knows."""
+    """Return a project's own limits, and the amounts in use of all resources that the database counts."""
     with store.reading() as tx:
         return own_limits(tx.connection, project_id), used(tx.connection, project_id, tuple(_USED))
 
@@ -101,12 +101,12 @@ def quota(store: Store, project_id: str) -> tuple[QuotaLimits, Amounts]:
 def set_limits(
     store: Store, project_id: str, limits: QuotaLimits, now_s: float, cause: Cause = NO_CAUSE, seen: Seen = None
 ) -> None:
-    """Change limits of a project; those that are None stay as they are."""
+    """Change limits of a project; those that are None remain unchanged."""
     _change_limits(store, project_id, limits.over, "LimitsSet", now_s, cause, seen)
 
 
 def unset_limits(store: Store, project_id: str, now_s: float, cause: Cause = NO_CAUSE, seen: Seen = None) -> None:
-    """Return a project to the default limits; the row stays, which counts admissions."""
+    """Reset a project to the default limits; its row remains, because it counts admissions."""
     _change_limits(store, project_id, lambda _: QuotaLimits(), "LimitsUnset", now_s, cause, seen)
 
 
@@ -119,7 +119,7 @@ def _change_limits(
     cause: Cause,
     seen: Seen,
 ) -> None:
-    """Change limits of a project; its history says which, and which request did it."""
+    """Change limits of a project, and record the changes and the request in their history."""
     with store.admission() as tx:
         before, _ = lock_limits(tx.connection, project_id)
         require_seen(before, seen)
@@ -138,7 +138,7 @@ def _in_words(limit: int | None) -> str:
 
 
 def limits_history(connection: sa.Connection, project_id: str) -> tuple[HistoryEntry, ...]:
-    """Return how the limits of a project were changed, oldest first."""
+    """Return the history of changes of a project's limits, oldest first."""
     stored = connection.execute(sa.select(QUOTAS.c.history).where(QUOTAS.c.project_id == project_id))
     return stored.scalar() or ()
 
@@ -146,10 +146,11 @@ def limits_history(connection: sa.Connection, project_id: str) -> tuple[HistoryE
 def usage(
     store: Store, page: UsagePage, begin_at: float, end_at: float, now_s: float, speedups: Mapping[str, float]
 ) -> list[Usage]:
-    """Return a page of what was used from a point in time up to another one, UTC seconds.
+    """Return a page of the usage from a point in time up to another one, UTC seconds.
 
-    A job counts when its computation has ended, a load when it begins, a lease of an instance as long as it was in
-    force in the period, until now.  What was purged counts when its day begins.  `speedups` are those of functions.
+    A job counts at the end of its computation, a load at its begin, and a lease of an instance for the time that it was
+    in force in the period, until now at most.  Purged records count at the begin of their day.  `speedups` are given by
+    function.
     """
     until = sa.func.coalesce(LEASES.c.released_at, now_s)
     held_s = sa.case((until < end_at, until), else_=end_at) - sa.case(
@@ -214,7 +215,7 @@ def _usage(row: Sequence[Any], begin_at: float, end_at: float, speedup: float | 
 
 
 def keep_usage_of_jobs(connection: sa.Connection, jobs: Collection[str]) -> None:
-    """Add what jobs have used to the sums of its days; their runs are removed by the same transaction."""
+    """Add the usage of jobs to the sums of their days; the same transaction must remove their runs."""
     query = sa.select(JOBS.c.project_id, RUNS.c.function, RUNS.c.finished_at, *_OF_RUN)
     query = query.join_from(RUNS, JOBS, JOBS.c.uuid == RUNS.c.job).where(RUNS.c.job.in_(jobs))
     _keep(
@@ -227,7 +228,7 @@ def keep_usage_of_jobs(connection: sa.Connection, jobs: Collection[str]) -> None
 
 
 def keep_usage_of_leases(connection: sa.Connection, leases: sa.ColumnElement[bool]) -> None:
-    """Add how long instances have held slots to the sums of its days; the leases are removed by this transaction."""
+    """Add the durations of instances' leases to the sums of their days; the same transaction must remove them."""
     query = sa.select(LEASES.c.project_id, LEASES.c.function, LEASES.c.granted_at, LEASES.c.released_at)
     query = query.where(leases, LEASES.c.kind == LeaseKind.INSTANCE, LEASES.c.released_at.is_not(None))
     _keep(
@@ -241,7 +242,7 @@ def keep_usage_of_leases(connection: sa.Connection, leases: sa.ColumnElement[boo
 
 
 def keep_usage_of_loads(connection: sa.Connection, loads: sa.ColumnElement[bool]) -> None:
-    """Add loads to the sums of their days; they are removed by this transaction."""
+    """Add loads to the sums of their days; the same transaction must remove them."""
     query = sa.select(LOADS.c.project_id, LOADS.c.function, LOADS.c.began_at).where(loads)
     _keep(
         connection,
@@ -253,12 +254,12 @@ def keep_usage_of_loads(connection: sa.Connection, loads: sa.ColumnElement[bool]
 
 
 def _locked(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[Any]:
-    """Return rows, and lock them: who removes the same ones at the same time waits, and finds none."""
+    """Return and lock rows: a concurrent transaction that removes the same rows waits, and finds none."""
     return connection.execute(query.with_for_update()).all()
 
 
 def _days(begin_at: float, end_at: float) -> Iterator[tuple[float, float]]:
-    """Yield each day of a period, and how much of the period is in it."""
+    """Yield each day of a period, with the seconds of the period in that day."""
     day = begin_at // DAY_S
     while day * DAY_S < end_at:
         yield day, min(end_at, (day + 1) * DAY_S) - max(begin_at, day * DAY_S)
@@ -278,14 +279,14 @@ def _keep(connection: sa.Connection, used: Iterable[tuple[tuple[str, str, float]
 
 
 def own_limits(connection: sa.Connection, project_id: str) -> QuotaLimits:
-    """Return the limits that a project has of its own."""
+    """Return the project's own limits, without the defaults."""
     row = connection.execute(_OWN_LIMITS, {"project": project_id}).one_or_none()
     return QuotaLimits() if row is None else QuotaLimits(**dict(zip(Resource, row, strict=True)))
 
 
 @cache
 def _uses(resources: tuple[Resource, ...]) -> sa.Executable:
-    """Return the statement that adds up resources of a project: the rows of each table are read once."""
+    """Return the statement that sums resources of a project, and reads the rows of each table once."""
     sums: dict[Any, list[Any]] = {}
     for resource in resources:
         amount, project, state, open_states = _USED[resource]
@@ -304,7 +305,7 @@ def _uses(resources: tuple[Resource, ...]) -> sa.Executable:
 
 @cache
 def _addition(dialect: str) -> sa.Executable:
-    """Return the statement that adds amounts to those of a day."""
+    """Return the statement that adds amounts to the sums of a day."""
     if dialect == "mysql":
         own = mysql.insert(USAGE_DAYS)
         return own.on_duplicate_key_update({name: USAGE_DAYS.c[name] + own.inserted[name] for name in _AMOUNTS})
@@ -316,9 +317,9 @@ def _addition(dialect: str) -> sa.Executable:
 
 @cache
 def _lock(dialect: str, *, answers: bool) -> sa.Executable:
-    """Return the statement that locks the row of `project_id`, and stores it where there is none.
+    """Return the statement that locks the row of `project_id`, and inserts it if it does not exist.
 
-    Where the database `answers` such statements, it says how the row is then.
+    If the database `answers` such statements (RETURNING), the statement returns the row.
     """
     first: dict[str, Any] = {"project_id": sa.bindparam("project_id"), "admissions": 1}
     again = {"admissions": QUOTAS.c.admissions + 1}
@@ -332,7 +333,7 @@ def _lock(dialect: str, *, answers: bool) -> sa.Executable:
     return statement
 
 
-# ---- Work that has not ended, by project and state; what has ended is not read
+# ---- Numbers of work that has not ended, by project and state; ended work is not read
 
 
 class OpenKind(StrEnum):
@@ -352,25 +353,25 @@ _OPEN: dict[OpenKind, tuple[Any, Collection[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """Objects of one kind, project and state."""
+    """Number of objects of one kind, project and state."""
 
     project_id: str
     state: str
     count: int
-    #: When the oldest of them was created, UTC seconds.
+    #: Creation time of the oldest of them, UTC seconds.
     oldest_at: float
 
 
 def open_work(
     connection: sa.Connection, kind: OpenKind, shards: Collection[str], project_id: str | None = None
 ) -> list[OpenWork]:
-    """Return what has not ended in these shards, of one project or (None) of all."""
+    """Return the numbers of work that has not ended in these shards, for one project or (None) all projects."""
     rows = connection.execute(_counted(kind, project_id is None), {"shards": list(shards), "project": project_id})
     return [OpenWork(project, str(state), count, oldest) for project, state, count, oldest in rows]
 
 
 def undelivered(connection: sa.Connection, shards: Collection[str]) -> Sequence[tuple[str, int]]:
-    """Return the number of commands in the outbox of each of these shards; those without any are missing."""
+    """Return the number of commands in the outbox for each of these shards; shards without any are left out."""
     mine = COMMANDS.c.shard.in_(sa.bindparam("shards", expanding=True))
     counted = sa.select(COMMANDS.c.shard, sa.func.count()).where(mine).group_by(COMMANDS.c.shard)
     return [(shard, count) for shard, count in connection.execute(counted, {"shards": list(shards)})]

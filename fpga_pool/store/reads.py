@@ -1,4 +1,4 @@
-"""Queries of the store: the reads of `model.transaction.Transaction`, and those of the API."""
+"""Queries of the store: the reads of `model.transaction.Transaction`, and reads for the API."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -50,12 +50,12 @@ from fpga_pool.store.tables import (
 ValueT = TypeVar("ValueT")
 
 
-#: Maximum number of keys in one query, supported as parameters by every database.
+#: Maximum number of keys in one query; all databases support this number of parameters.
 KEYS_PER_QUERY = 500
 
 
 def chunks(keys: list[str]) -> Iterator[list[str]]:
-    """Cut a list of keys into what one query can ask for."""
+    """Split a list of keys into chunks for one query each."""
     for begin in range(0, len(keys), KEYS_PER_QUERY):
         yield keys[begin : begin + KEYS_PER_QUERY]
 
@@ -65,11 +65,11 @@ class Reads(FamilyReads):
 
     def __init__(self, connection: Connection, scope: str) -> None:
         self._connection = connection
-        #: The shard whose slots, jobs and leases are listed; "" = all.
+        #: The shard whose slots, jobs and leases are listed; "" = all shards.
         self._scope = scope
-        #: What was read, by class and key, as it is now.
+        #: All values that were read, in their present state, by class and key.
         self._known: dict[tuple[type, str], Any] = {}
-        #: Of which classes all values were read; their keys, in order.
+        #: Classes of which all values were read, with the keys of these in order.
         self._listed: dict[type, list[str]] = {}
 
     def batch(self, uuid: str) -> Batch:
@@ -79,7 +79,7 @@ class Reads(FamilyReads):
         return self._one(Design, uuid)
 
     def designs(self, states: Collection[DesignState], project_id: str | None = None) -> list[Design]:
-        """Return the designs in some states, by function; of one project and the public ones, or (None) of all."""
+        """Return the designs in some states, by function: those of one project and public ones, or (None) all."""
         query = statements.designs(of_project=project_id is not None)
         return self._all(Design, query, {"states": list(states), "project": project_id})
 
@@ -88,7 +88,7 @@ class Reads(FamilyReads):
         return list(self._execute(statements.DESIGN_FUNCTIONS, Design, values={"states": list(states)}).scalars())
 
     def design_of(self, function: str) -> Design | None:
-        """Return the design of a function; None = there is none."""
+        """Return the design of a function, or None."""
         found = self._all(Design, statements.all_of(Design).where(DESIGNS.c.function == function))
         return found[0] if found else None
 
@@ -124,24 +124,24 @@ class Reads(FamilyReads):
         return self._all(ApiProcess, statements.all_of(ApiProcess).order_by(API_PROCESSES.c.name))
 
     def beats(self) -> dict[str, tuple[str, int, int]]:
-        """Return agent, start and last heartbeat of every living host of the shard, by name."""
+        """Return agent, number of starts and last heartbeat of every living host of the shard, by name."""
         alive = self._execute(statements.LIVING_HOSTS, Host)
         return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in alive}
 
     def lost_hosts(self) -> set[str]:
-        """Return the hosts of all shards that are lost."""
+        """Return the lost hosts of all shards."""
         return set(self._execute(statements.LOST_HOSTS, Host).scalars())
 
     def unconfirmed_hosts(self) -> set[str]:
-        """Return the enrolled hosts whose data address is the one that their next heartbeat names."""
+        """Return the enrolled hosts whose data address is not known yet: their next heartbeat sets it."""
         return set(self._execute(statements.UNCONFIRMED_HOSTS).scalars())
 
     def excluded_hosts(self) -> list[str]:
-        """Return the living hosts of the shard whose agents have no key any more."""
+        """Return the living hosts of the shard whose agents no longer have an accepted key."""
         return list(self._execute(statements.EXCLUDED_HOSTS, Host).scalars())
 
     def enrolment(self, host: str) -> Enrolment | None:
-        """Return the enrolment of a host; None where nothing is known of it."""
+        """Return the enrolment of a host, or None."""
         row = self._execute(statements.by_key(Enrolment, lock=False), values={"key": host}).one_or_none()
         return None if row is None else from_columns(Enrolment, row)
 
@@ -156,7 +156,7 @@ class Reads(FamilyReads):
         return self._whole(Host, statements.ALL_HOSTS)
 
     def hosts_by_shard(self) -> dict[str, int]:
-        """Return how many hosts each shard has."""
+        """Return the number of hosts of each shard."""
         counted = select(HOSTS.c.shard, func.count()).group_by(HOSTS.c.shard)
         return dict(self._execute(counted, Host).tuples().all())
 
@@ -166,7 +166,7 @@ class Reads(FamilyReads):
         return self._all(Slot, statements.SLOTS_OF_HOST, {"host": host})
 
     def slot_counts(self) -> dict[tuple[str, str], int]:
-        """Return how many slots there are, by board and kind."""
+        """Return the number of slots by board and kind."""
         return {(board, kind): count for board, kind, count in self._execute(statements.SLOT_COUNTS, Slot)}
 
     def batches(self) -> Sequence[Batch]:
@@ -185,7 +185,7 @@ class Reads(FamilyReads):
     ) -> Sequence[Job]:
         """Return the jobs of a batch (in some states, changed after these generations of the shards), by index.
 
-        Without their histories.
+        The jobs have no histories.
         """
         values: dict[str, Any] = {"batch": batch_uuid, "states": list(states)}
         if changed_after is not None:
@@ -197,7 +197,7 @@ class Reads(FamilyReads):
         return [from_columns(Job, row) for row in found]
 
     def job_summaries(self, uuids: Collection[str]) -> dict[str, Job]:
-        """Return these jobs by uuid, as far as they exist, without their histories."""
+        """Return the existing jobs among these by uuid, without their histories."""
         found: dict[str, Job] = {}
         for some in chunks(list(uuids)):
             rows = self._execute(statements.JOB_SUMMARIES, Job, values={"keys": some})
@@ -237,7 +237,7 @@ class Reads(FamilyReads):
         return same
 
     def design_jobs(self, function: str = "", but: Collection[str] = ()) -> Sequence[Job]:
-        """Return the jobs in state PENDING or a state of ACTIVE_JOBS of a design's function, or of all `but` some."""
+        """Return the pending and active jobs of one design's function, or of all designs `but` some."""
         of = JOBS.c.function
         named = of == function if function else of.contains(".") & of.not_in(but)
         query = statements.all_of(Job).where(JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING}), named)
@@ -306,11 +306,11 @@ class Reads(FamilyReads):
         return sorted(found, key=attrgetter("slot"))
 
     def commands(self) -> Sequence[Command]:
-        """Return what the outbox holds, in the order of the commits."""
+        """Return the commands in the outbox, in the order of their commits."""
         return self._all(Command, statements.all_of(Command).order_by(COMMANDS.c.position))
 
     def completions(self, batch_uuid: str) -> dict[str, int]:
-        """Return the jobs of a batch whose completion is recorded, each with the attempt that counts."""
+        """Return the jobs of a batch whose completion is recorded, with the attempt that completed."""
         recorded = select(RUNS.c.job, RUNS.c.attempt).join(JOBS, JOBS.c.uuid == RUNS.c.job)
         return dict(self._execute(recorded.where(JOBS.c.batch_uuid == batch_uuid), Run).tuples().all())
 
@@ -323,7 +323,7 @@ class Reads(FamilyReads):
         return {(row.function, row.board): TimeModel(row.a_s, row.b_s_per_byte) for row in rows}
 
     def refits(self, function: str) -> list[tuple[str, tuple[HistoryEntry, ...]]]:
-        """Return for each board, with the number of runs, when the time model of a function was fitted last."""
+        """Return for each board, with the number of runs, an event for the last fit of a function's time model."""
         rows = self._connection.execute(statements.REFITS, {"function": function})
         return [
             (f"board {row.board}: {row.samples} runs", (HistoryEntry(row.fitted_at, "Refitted", "", ""),))
@@ -331,7 +331,7 @@ class Reads(FamilyReads):
         ]
 
     def ended_instances(self, newest: int) -> list[tuple[str, str, float]]:
-        """Return project, function and seconds of the leases of instances that ended last, of the whole pool."""
+        """Return project, function and duration of the instances' leases that ended last, in the whole pool."""
         held_s = LEASES.c.released_at - LEASES.c.granted_at
         query = select(LEASES.c.project_id, LEASES.c.function, held_s).where(
             LEASES.c.kind == LeaseKind.INSTANCE, LEASES.c.released_at.is_not(None)
@@ -340,11 +340,11 @@ class Reads(FamilyReads):
         return [(project_id, function, float(seconds)) for project_id, function, seconds in rows]
 
     def _one(self, cls: type[ValueT], key: str, *, lock: bool = False) -> ValueT:
-        """Return a value by its key, read at most once; NotFound if there is none."""
+        """Return a value by its key, which is read at most once; NotFound if it does not exist."""
         known: ValueT | None = self._known.get((cls, key))
         if known is not None:
             return known
-        kind: type = cls  # what a cache takes
+        kind: type = cls  # a type that the cached functions accept
         found = self._all(cls, statements.by_key(kind, lock=lock), values={"key": key})
         if not found:
             raise NotFound(f"no {called(cls, key)}")
@@ -353,15 +353,15 @@ class Reads(FamilyReads):
     def _all(
         self, cls: type[ValueT], query: Select[Any] | Scoped, values: Mapping[str, Any] | None = None
     ) -> list[ValueT]:
-        """Return the values that a query on the rows of their class finds."""
+        """Return the values of a class that a query finds."""
         rows = self._execute(query, cls, values=values).all()
         key = PLACES[cls].key
         found = [from_columns(cls, row) for row in rows]
         return [self._known.setdefault((cls, getattr(value, key)), value) for value in found]
 
     def _whole(self, cls: type[ValueT], query: Select[Any] | Scoped) -> list[ValueT]:
-        """Return all values of a class; read at most once for the whole pool, where only shards remove some."""
-        kind: type = cls  # what a mapping takes
+        """Return all values of a class; for the whole pool they are read only once, as nothing is removed then."""
+        kind: type = cls  # a type that mappings accept
         if self._scope or kind not in self._listed:
             self._listed[kind] = [getattr(value, PLACES[kind].key) for value in self._all(cls, query)]
         return [self._known[kind, key] for key in self._listed[kind]]
@@ -369,11 +369,11 @@ class Reads(FamilyReads):
     def _execute(
         self, query: Select[Any] | Scoped, *classes: type, values: Mapping[str, Any] | None = None
     ) -> Result[Any]:
-        """Run a query on rows of these classes, as this transaction has changed them; it may ask for the `scope`."""
+        """Execute a query on these classes, after writing their changes; it may have the parameter `scope`."""
         self.flush(classes)
         if isinstance(query, Scoped):
             query = query.of_shard if self._scope else query.of_pool
         return self._connection.execute(query, {"scope": self._scope, **(values or {})})
 
     def flush(self, classes: Collection[type] = ()) -> None:
-        """Write what was changed (of some classes): nothing, in a transaction that only reads."""
+        """Write changes (of some classes only); a transaction that only reads has none."""

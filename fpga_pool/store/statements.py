@@ -1,6 +1,6 @@
-"""Statements that are built once: building one takes longer than running it.
+"""Statements that are built only once, because building one takes longer than executing it.
 
-A statement that is kept also keeps its place in SQLAlchemy's cache of compiled ones.
+A statement that is reused also stays in SQLAlchemy's cache of compiled statements.
 """
 
 from collections.abc import Sequence
@@ -51,34 +51,35 @@ from fpga_pool.store.tables import (
 
 
 class Scoped(NamedTuple):
-    """A query on the shard `scope`, and the same one on the whole pool."""
+    """A query on the shard `scope`, and the same query on the whole pool."""
 
     of_shard: Select[Any]
     of_pool: Select[Any]
 
 
 def scoped(query: Select[Any], shard: ColumnElement[str]) -> Scoped:
-    """Return a query on shards, whose name is in a column."""
+    """Return a query for one shard and for the whole pool; `shard` is the column with the name of the shard."""
     return Scoped(query.where(shard == bindparam("scope")), query)
 
 
 def _among(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-    """Return whether a column has one of the values that are given by this name."""
+    """Return the condition that a column has one of the values of the parameter `name`."""
     return column.in_(bindparam(name, expanding=True))
 
 
 @cache
 def all_of(cls: type) -> Select[Any]:
-    """Return the query for all values of a class, to be narrowed."""
+    """Return the query for all values of a class, to which conditions can be added."""
     return select(*columns(cls))
 
 
 def beyond(
     order: Sequence[ColumnElement[Any]], place: Sequence[Any], *, descending: bool
 ) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions that rows come after a place, by one column or two.
+    """Return the conditions that rows come after a place in the order of one or two columns.
 
-    As comparisons of rows MariaDB would read all that come before, too; the first of two conditions is for its index.
+    With a comparison of row values, MariaDB would also read all rows before the place; the first of the two conditions
+    allows it to use the index.
     """
     pairs = list(zip(order, place, strict=True))
     (first, at), *_ = pairs
@@ -90,7 +91,7 @@ def beyond(
 
 @cache
 def by_key(cls: type, *, lock: bool = False) -> Select[Any]:
-    """Return the query for the value whose key is `key`; `lock` keeps others from it until the transaction ends."""
+    """Return the query for the value whose key is `key`; with `lock`, its row is locked until the transaction ends."""
     query = all_of(cls).where(table(cls).c[PLACES[cls].key] == bindparam("key"))
     return query.with_for_update() if lock else query
 
@@ -104,7 +105,7 @@ def by_keys(cls: type, *, lock: bool = False) -> Select[Any]:
 
 @cache
 def among(cls: type, column: str) -> Select[Any]:
-    """Return the query for those of `values` that a column holds."""
+    """Return the query for the values among `values` that exist in a column."""
     return select(table(cls).c[column]).where(_among(table(cls).c[column], "values"))
 
 
@@ -113,7 +114,7 @@ def among(cls: type, column: str) -> Select[Any]:
 
 @cache
 def _without_stories(cls: type) -> tuple[Column[Any] | ColumnElement[Any], ...]:
-    """Return the columns of a class, and in the place of its history an empty one, which costs nothing to read."""
+    """Return the columns of a class with an empty history, so that the stored histories are not read."""
     history = table(cls).c.history
     return tuple(
         type_coerce(literal_column("'[]'"), history.type) if column is history else column for column in columns(cls)
@@ -128,8 +129,8 @@ JOB_SUMMARIES = select(*_without_stories(Job)).where(_among(JOBS.c.uuid, "keys")
 def jobs_of_batch(*, in_states: bool, after: int | None) -> Select[Any]:
     """Return the query for the jobs of `batch`, by index, without their histories.
 
-    Only those in one of `states`, and, if shards were seen before, only those that have changed since: of the shard
-    `shard_0` after the generation `seen_0`, and so on, and all of shards that are not among `seen`.
+    With `in_states`, only jobs in one of `states`.  If `after` shards were seen before, only jobs that have changed
+    since: those of the shard `shard_0` after the generation `seen_0`, and so on, and all of shards not among `seen`.
     """
     found = select(*_without_stories(Job)).where(JOBS.c.batch_uuid == bindparam("batch"))
     if in_states:
@@ -145,12 +146,12 @@ def jobs_of_batch(*, in_states: bool, after: int | None) -> Select[Any]:
 
 _ACTIVE = JOBS.c.state.in_(ACTIVE_JOBS)
 _IN_ORDER = all_of(Job).where(_ACTIVE).order_by(JOBS.c.slot, JOBS.c.order, JOBS.c.uuid)
-#: The jobs in a state of ACTIVE_JOBS; those whose column of this name is `place`.
+#: The jobs in a state of ACTIVE_JOBS: all (""), or those whose column of this name has the value `place`.
 ACTIVE = {
     "": scoped(_IN_ORDER, JOBS.c.shard),
     **{on: scoped(_IN_ORDER.where(JOBS.c[on] == bindparam("place")), JOBS.c.shard) for on in ("slot", "host", "flow")},
 }
-#: Some of those in a state of ACTIVE_JOBS, `most` at most.
+#: Any jobs in a state of ACTIVE_JOBS, `most` at most.
 SOME_ACTIVE = scoped(all_of(Job).where(_ACTIVE).limit(bindparam("most", type_=Integer)), JOBS.c.shard)
 #: The jobs in state RESULT_HELD on `host`, oldest first.
 HELD_RESULTS = (
@@ -159,7 +160,7 @@ HELD_RESULTS = (
     .order_by(JOBS.c.finished_at, JOBS.c.uuid)
 )
 _PENDING = all_of(Job).where(JOBS.c.state == JobState.PENDING)
-#: Those with at least `attempts` attempts that count, and those of `batch`, by index.
+#: Pending jobs with at least `attempts` counted attempts.
 EXHAUSTED_JOBS = scoped(
     _PENDING.where(JOBS.c.attempt - JOBS.c.excused >= bindparam("attempts")).order_by(JOBS.c.uuid), JOBS.c.shard
 )
@@ -168,8 +169,8 @@ PENDING_FUNCTIONS = (
 )
 PENDING_JOBS = scoped(_PENDING.where(_among(JOBS.c.batch_uuid, "batches")), JOBS.c.shard)
 _WAITING = all_of(Job).where(JOBS.c.state == JobState.WAITING_INPUT).order_by(JOBS.c.uuid)
-#: Those whose planned transfer was over before `due_before`, with inputs of more than `above_bytes`; those whose is not
-#: over by `due_after`; those whose inputs do not move as planned.
+#: Jobs in state WAITING_INPUT: those whose planned transfer ended before `due_before`, with inputs of more than
+#: `above_bytes`; those whose planned transfer ends after `due_after`; those whose inputs do not move as planned.
 OVERDUE_INPUTS = scoped(
     _WAITING.where(JOBS.c.input_due_at < bindparam("due_before"), JOBS.c.input_bytes > bindparam("above_bytes")),
     JOBS.c.shard,
@@ -178,7 +179,7 @@ INPUTS_DUE = scoped(_WAITING.where(JOBS.c.input_due_at > bindparam("due_after"))
 ASTRAY = scoped(_WAITING.where(JOBS.c.moved_bytes.is_not(None)), JOBS.c.shard)
 #: Uuid and generation of the jobs whose uuids are among `keys`.
 JOB_GENERATIONS = select(JOBS.c.uuid, JOBS.c.generation).where(_among(JOBS.c.uuid, "keys"))
-#: Those of `slots` that have a job in one of `states`.
+#: The slots among `slots` that have a job in one of `states`.
 SLOTS_WITH_JOBS = select(JOBS.c.slot).where(_among(JOBS.c.slot, "slots"), _among(JOBS.c.state, "states")).distinct()
 
 _DISPATCHED_AT = func.coalesce(JOBS.c.dispatched_at, 0.0)
@@ -186,7 +187,7 @@ _ENDS_AT = _DISPATCHED_AT + func.coalesce(JOBS.c.end_s, 0.0)
 #: The planned end of the last active job of `batch`.
 PLANNED_END = select(func.max(_ENDS_AT)).where(JOBS.c.batch_uuid == bindparam("batch"), _ACTIVE)
 _INPUT_DUE_AT = case((JOBS.c.state == JobState.WAITING_INPUT, JOBS.c.input_due_at), else_=0.0)
-#: Slot, end, end of the transfers and last order of the active jobs of each slot.
+#: Slot, last planned end, last planned end of input transfers, and last order of the active jobs of each slot.
 BACKLOGS = scoped(
     select(JOBS.c.slot, func.max(_ENDS_AT), func.max(_INPUT_DUE_AT), func.max(JOBS.c.order))
     .where(_ACTIVE)
@@ -197,14 +198,14 @@ BACKLOGS = scoped(
 _NEXT_AT = _DISPATCHED_AT + func.coalesce(
     case((JOBS.c.state == JobState.RUNNING, JOBS.c.end_s), else_=JOBS.c.start_s), 0.0
 )
-#: Uuid and time of the active jobs that were to have begun, or ended, before `due_before`.
+#: Uuid and time of the active jobs that were planned to begin or end before `due_before` and have not.
 OVERDUE = scoped(select(JOBS.c.uuid, _NEXT_AT).where(_ACTIVE, bindparam("due_before") > _NEXT_AT), JOBS.c.shard)
 
 _OF_BATCHES = JOBS.join(BATCHES, BATCHES.c.uuid == JOBS.c.batch_uuid)
 _AGE, _RANK = (BATCHES.c.created_at, BATCHES.c.uuid), (BATCHES.c.priority, BATCHES.c.deadline_at)
 _ASKED = BATCHES.c.policy, JOBS.c.function
-#: Age, uuid, policy and one function of each batch that is not withheld and has such a job in state PENDING; and how
-#: many such jobs there are, and the bytes of their largest input.
+#: For each batch that is not withheld and each function of its jobs in state PENDING: creation time and uuid of the
+#: batch, policy, function, number of such jobs, and the size of their largest input.
 PENDING_BATCHES = scoped(
     select(*_AGE, *_ASKED, func.count(), func.max(JOBS.c.input_bytes))
     .select_from(_OF_BATCHES)
@@ -213,7 +214,7 @@ PENDING_BATCHES = scoped(
     .order_by(BATCHES.c.priority.desc(), func.coalesce(BATCHES.c.deadline_at, NEVER), *_AGE),
     JOBS.c.shard,
 )
-#: The batches that wait for others, oldest first, each with these.
+#: The batches that wait for others, oldest first, each with those that it waits for.
 WAITING_BATCHES = (
     select(BATCHES.c.uuid, BATCHES.c.waits_for)
     .where(BATCHES.c.waits.is_(True))
@@ -221,7 +222,7 @@ WAITING_BATCHES = (
 )
 #: Uuid and state of the batches whose uuids are among `keys`.
 BATCH_STATES = select(BATCHES.c.uuid, BATCHES.c.state).where(_among(BATCHES.c.uuid, "keys"))
-#: The policies of batches with jobs that wait or are under way.
+#: The policies of batches with pending or active jobs.
 POLICIES_AT_WORK = scoped(
     select(BATCHES.c.policy)
     .select_from(_OF_BATCHES)
@@ -229,7 +230,7 @@ POLICIES_AT_WORK = scoped(
     .distinct(),
     JOBS.c.shard,
 )
-#: The `most` newest jobs of batches of one of `policies` that were created `since` then.
+#: The `most` newest jobs of batches with one of `policies` that were created at `since` or later.
 NEWEST_JOBS = scoped(
     all_of(Job)
     .join(BATCHES, BATCHES.c.uuid == JOBS.c.batch_uuid)
@@ -241,12 +242,12 @@ NEWEST_JOBS = scoped(
 
 # ---- Hosts, slots and leases
 
-#: All hosts, by name; name, agent, start and last heartbeat of those that live.
+#: All hosts, by name; name, agent, number of starts and last heartbeat of living hosts.
 ALL_HOSTS = all_of(Host).order_by(HOSTS.c.name)
 LIVING_HOSTS = scoped(
     select(HOSTS.c.name, HOSTS.c.agent_id, HOSTS.c.boot, HOSTS.c.beat).where(HOSTS.c.alive), HOSTS.c.shard
 )
-#: Names of those that are lost, and of those that live, and whose agents have no key any more.
+#: Names of lost hosts; names of living hosts whose agents no longer have an accepted key.
 LOST_HOSTS = select(HOSTS.c.name).where(~HOSTS.c.alive)
 EXCLUDED_HOSTS = scoped(
     select(HOSTS.c.name).where(
@@ -254,9 +255,9 @@ EXCLUDED_HOSTS = scoped(
     ),
     HOSTS.c.shard,
 )
-#: Those that are enrolled, and whose place none of their heartbeats has confirmed.
+#: Enrolled hosts whose address and provider have not been set by a heartbeat yet.
 UNCONFIRMED_HOSTS = select(ENROLMENTS.c.host).where(ENROLMENTS.c.key != "", ENROLMENTS.c.data_address == "")
-#: By name: all slots, and those of `host`.
+#: Numbers of slots by board and kind; all slots, and those of `host`, by name.
 SLOT_COUNTS = select(SLOTS.c.board, SLOTS.c.kind, func.count()).group_by(SLOTS.c.board, SLOTS.c.kind)
 ALL_SLOTS = scoped(all_of(Slot).order_by(SLOTS.c.name), SLOTS.c.shard)
 SLOTS_OF_HOST = scoped(ALL_SLOTS.of_pool.where(SLOTS.c.host == bindparam("host")), SLOTS.c.shard)
@@ -266,7 +267,7 @@ SERVERS_NAMED = all_of(Server).where(_among(SERVERS.c.uuid, "uuids")).order_by(S
 #: The leases in force on the slots whose names are among `keys`.
 LEASES_ON_SLOTS = all_of(Lease).where(_among(LEASES.c.held_slot, "keys"))
 _HELD = all_of(Lease).join(SLOTS, SLOTS.c.name == LEASES.c.held_slot)
-#: The leases in force: on the slots of `host`, of all, of the holders among `keys`.
+#: The leases in force: on the slots of `host`, on all slots, of the holders among `keys`.
 LEASES_ON_HOST = _HELD.where(SLOTS.c.host == bindparam("host")).order_by(LEASES.c.slot)
 HELD_LEASES = scoped(_HELD.order_by(LEASES.c.held_slot), SLOTS.c.shard)
 LEASES_OF_HOLDERS = scoped(HELD_LEASES.of_pool.where(_among(LEASES.c.holder, "keys")), SLOTS.c.shard)
@@ -300,8 +301,8 @@ def designs(*, of_project: bool) -> Select[Any]:
 
 # ---- Sessions, the outbox, shards and schedulers
 
-#: PostgreSQL ends the sessions like this one that have waited for a statement within a transaction for `longest_s`.
-#: Its own timeout does not run in the middle of a pipeline, nor after the flush that psycopg ends `executemany` with.
+#: Ends the sessions of this application that have been idle in a transaction for `longest_s` in PostgreSQL, whose own
+#: timeout does not apply in the middle of a pipeline, nor after the flush at the end of psycopg's `executemany`.
 END_STALLED = text("""
 SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE application_name = current_setting('application_name') AND datname = current_database() AND usename = current_user
@@ -312,11 +313,11 @@ AND clock_timestamp() - state_change > make_interval(secs => :longest_s)
 
 @cache
 def outbox(*, fairly: bool) -> Select[Any]:
-    """Return the query for the commands of `of_shard`: none `acknowledged`, and none for the hosts `but_for`.
+    """Return the query for commands of `of_shard`, except `acknowledged` ones and those for the hosts `but_for`.
 
-    The `most` oldest; or fairly, which takes a database three times as long: of each host the `per_host` oldest, and of
-    all hosts `most` of these, the oldest of each host before the second of any.  They come in the order of their
-    commits, with their actions as they are stored.
+    It selects the `most` oldest ones.  With `fairly`, which takes three times as long, it selects the `per_host` oldest
+    of each host, and of these `most` in total, with the oldest of every host before the second of any.  The result is
+    in the order of the commits, with the actions as stored.
     """
     shown = [type_coerce(column, Text) if column is COMMANDS.c.action else column for column in columns(Command)]
     wanted = (
@@ -342,9 +343,10 @@ _THIS_SHARD = update(SHARDS).where(SHARDS.c.name == bindparam("of_shard"))
 
 @cache
 def shard_lock(dialect: str, *, fenced: bool) -> Update:
-    """Return the statement that counts `changes` of `of_shard`, and locks it; if `of_owner` owns it in `of_epoch`.
+    """Return the statement that adds `changes` to the generation of `of_shard`, and so locks the shard.
 
-    Its answer is the generation: a row, or what MariaDB, whose changes return no rows, says as the last id.
+    If `fenced`, it does so only if `of_owner` owns the shard in `of_epoch`.  It returns the generation as a row, or in
+    MariaDB, whose updates return no rows, as the last insert id.
     """
     this = _THIS_SHARD.where(*([_OWNED] if fenced else []))
     counted = SHARDS.c.pool_generation + bindparam("changes", type_=BigInteger)
@@ -353,17 +355,17 @@ def shard_lock(dialect: str, *, fenced: bool) -> Update:
     return this.values(pool_generation=counted).returning(SHARDS.c.pool_generation)
 
 
-#: Locks all shards in the order of their names, as everybody does; a change of all would in the order of their rows.
+#: Locks all shards in the order of their names, which avoids deadlocks; an update would lock them in the order of rows.
 EVERY_SHARD_LOCKED = select(SHARDS.c.name).order_by(SHARDS.c.name).with_for_update()
-#: What is known in the generations of the shards, but is no shard's, has changed: designs.
+#: Increments the generations of all shards after a change of objects that belong to no shard: designs.
 EVERY_SHARD_CHANGED = update(SHARDS).values(pool_generation=SHARDS.c.pool_generation + 1)
-#: `of_owner`, which owns `of_shard` in `of_epoch`, shows at `now` that it lives.
+#: Renews the ownership of `of_shard` at `now`, if `of_owner` owns it in `of_epoch`.
 SHARD_RENEWAL = _THIS_SHARD.where(_OWNED).values(renewed_at=bindparam("now"), generation=SHARDS.c.generation + 1)
 
 
 @cache
 def sign_of_life(cls: type) -> Update:
-    """Return the statement by which `of_process`, one of a class, shows at `now` that it lives."""
+    """Return the statement that records a sign of life of `of_process`, a process of a class, at `now`."""
     known = table(cls)
     alive = update(known).where(known.c.name == bindparam("of_process"))
     return alive.values(heard_at=bindparam("now"), generation=known.c.generation + 1)

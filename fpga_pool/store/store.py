@@ -1,4 +1,4 @@
-"""The pool's memory: transactions fenced by the epoch of a shard's owner, the outbox, and who owns a shard."""
+"""The store of the pool: transactions fenced by the epoch of a shard's owner, the outbox, and ownership of shards."""
 
 import contextlib
 import threading
@@ -30,7 +30,7 @@ from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction, in
 
 
 class LastBeat(NamedTuple):
-    """A heartbeat, as far as it is noted without a comparison: start of its agent, number, flows, counters."""
+    """The part of a heartbeat that is stored without a comparison: start of the agent, number, flows, counters."""
 
     boot: int
     beat: int
@@ -39,13 +39,13 @@ class LastBeat(NamedTuple):
 
 
 def _fence(connection: Connection, shard: str, owner: str, epoch: int, *, changes: int = 0) -> int:
-    """Lock the shard for this transaction and count its changes, or raise StaleEpoch if another one owns it.
+    """Lock the shard for this transaction and add `changes` to its generation; return the generation.
 
-    Returns its generation.
+    Raises StaleEpoch if another one owns the shard.
     """
     owned = {"of_shard": shard, "of_owner": owner, "of_epoch": epoch, "changes": changes}
     locked = connection.execute(shard_lock(connection.dialect.name, fenced=True), owned)
-    # MariaDB says it as the last id; SQLite counts rows only when they are read.
+    # MariaDB returns it as the last insert id; SQLite counts rows only when they are read.
     generations: list[int] = list(locked.scalars()) if locked.returns_rows else [locked.lastrowid][: locked.rowcount]
     if not generations:
         raise _stale(shard, owner, epoch)
@@ -71,13 +71,13 @@ class Store:
         self._snapshots = engine.snapshots_of(self.engine)
         self._single_reads = engine.single_reads_of(self.engine)
         self._memory = Memory()
-        #: By shard, its owner and epoch when they were read last.
+        #: By shard: its owner and epoch as they were read last.
         self._owners: dict[str, tuple[str, int]] = {}
-        #: Held by the thread that changes a shard, by its name.
+        #: By shard: the lock that the thread holds which changes it.
         self._turns: dict[str, threading.Lock] = {}
 
     def close(self) -> None:
-        """Give up all connections."""
+        """Close all connections."""
         self.engine.dispose()
 
     def trace_statements(self) -> None:
@@ -89,12 +89,12 @@ class Store:
     # Schema ----------------------------------------------------------------------------------------------------
 
     def migrate(self) -> None:
-        """Bring the schema to this version of the code; nothing is done where it is there already."""
+        """Upgrade the schema to the version of this code, if it is older."""
         with translated():
             schema.migrate(self.engine)
 
     def check_schema(self) -> None:
-        """Raise ServiceUnavailable, saying what to do, if the schema is older or newer than the code."""
+        """Raise ServiceUnavailable, with advice, if the schema is older or newer than the code."""
         with translated(), self.engine.connect() as connection:
             schema.check_schema(connection)
 
@@ -107,7 +107,7 @@ class Store:
 
     @contextmanager
     def admission(self) -> Iterator[SqlTransaction]:
-        """Begin a transaction that sees the whole pool and adds to it; it changes nothing that is a shard's."""
+        """Begin a transaction that reads the whole pool and adds to it, but does not change objects of a shard."""
         with self._writing() as connection:
             tx = SqlTransaction(connection, NO_SHARD, self._memory)
             yield tx
@@ -115,25 +115,25 @@ class Store:
 
     @contextmanager
     def transaction(self, shard: str, owner: str | None = None, epoch: int = 0) -> Iterator[SqlTransaction]:
-        """Begin a transaction on a shard; committed at the end, rolled back if anything was raised.
+        """Begin a transaction on a shard, which is committed at the end, or rolled back if an error is raised.
 
-        Transactions on a shard are serialised. Decisions made before are committed as its owner: StaleEpoch if the
-        shard was lost since. Without an owner (a request of another process) the transaction acts for the present one.
-        One that changes nothing leaves the generation of the shard as it was. NotFound if there is no such shard.
+        Transactions on a shard are serialised. A scheduler that commits earlier decisions passes itself as the owner:
+        StaleEpoch if it has lost the shard. Without an owner (a request) the transaction acts for the present one. A
+        transaction without changes leaves the generation of the shard as it is. NotFound if the shard does not exist.
         """
         with self._turn(shard), self._writing() as connection:
             tx = SqlTransaction(connection, self._take(connection, shard, owner, epoch), self._memory)
             yield tx
             finish(tx)
             if not tx.has_written and (begun := connection.get_transaction()) is not None:
-                begun.rollback()  # nothing is written to disk, and nobody has to look again
+                begun.rollback()  # nothing is written to the disk, and caches stay valid
         if tx.has_written:
             self._memory.follow(shard, tx.shard.pool_generation, tx.committed())
 
     def _take(self, connection: Connection, shard: str, owner: str | None, epoch: int) -> Shard:
-        """Lock a shard and count a change of it; return it as it was, as far as transactions ask for it."""
+        """Lock a shard and increment its generation; return it as it was, with the fields that transactions use."""
         if owner is None:
-            with contextlib.suppress(KeyError, StaleEpoch):  # not known, or another one's since
+            with contextlib.suppress(KeyError, StaleEpoch):  # owner not known, or changed since
                 return self._take(connection, shard, *self._owners[shard])
             found = _lock(connection, shard)
             owner, epoch, generation = found.owner, found.epoch, found.pool_generation
@@ -144,9 +144,9 @@ class Store:
 
     @contextmanager
     def reading(self, shard: str | None = None) -> Iterator[SqlReading]:
-        """Begin a transaction that sees one moment of the database, and changes nothing.
+        """Begin a transaction that reads a consistent snapshot of the database and changes nothing.
 
-        `shard` names the one whose generation the reader wants to know, and whose slots, jobs and leases it lists.
+        With `shard`, the reader knows the generation of this shard, and lists only its slots, jobs and leases.
         """
         with translated(), self._snapshots.connect() as connection:
             tx = SqlReading(connection, shard or "", self._memory if shard else None)
@@ -157,15 +157,15 @@ class Store:
 
     @contextmanager
     def looking(self, *, aged: bool = False) -> Iterator[SqlReading]:
-        """Begin to read what one statement says; two may see different moments of the database.
+        """Begin to read without a transaction: each statement is consistent, but two may read different states.
 
-        `aged`: hosts, slots and jobs may be as they were when this process saw them last.
+        With `aged`, hosts, slots and jobs may be as they were when this process read them last.
         """
         with translated(), self._single_reads.connect() as connection:
             yield SqlReading(connection, "", remembered=self._memory.at(None) if aged else None)
 
     def pool_columns(self, seen: Mapping[str, int] | None = None, *, count: bool = True) -> PoolColumns:
-        """Return the whole pool at one moment; or what changed after these generations, and of how many (`count`)."""
+        """Return the whole pool, or what changed after the generations `seen` with the total numbers (`count`)."""
         if seen:
             with translated(), self._single_reads.connect() as connection:
                 changes = columns.read_changes(connection, seen, count=count)
@@ -179,8 +179,8 @@ class Store:
     ) -> tuple[Sequence[Job], dict[str, int]]:
         """Return the jobs of a batch as `Reads.batch_job_summaries`, and the generations of their shards.
 
-        The generations are read before the jobs, without a transaction around both: what is committed between the two
-        is seen now, and once more by who asks for what changed after them.
+        The generations are read before the jobs, without a transaction around both: changes that are committed between
+        the two reads are returned now, and again by the next call with these generations.
         """
         with translated(), self._single_reads.connect() as connection:
             reads = Reads(connection, "")
@@ -192,7 +192,7 @@ class Store:
             return reads.batch_job_summaries(batch_uuid, states=states, changed_after=changed_after), seen
 
     def note_alive(self, beats: Mapping[str, LastBeat], now_s: float) -> None:
-        """Note the last heartbeats of hosts, as far as they are no news; counters stay unless there are newer ones."""
+        """Store the last heartbeats of hosts that report no changes; counters stay unless there are newer ones."""
         same_start = (HOSTS.c.name == bindparam("host")) & (HOSTS.c.boot == bindparam("start"))
         noted = update(HOSTS).where(same_start, HOSTS.c.beat <= bindparam("number"))
         noted = noted.values(
@@ -213,7 +213,7 @@ class Store:
                 connection.execute(update(HOSTS).where(same_start).values(counters=bindparam("measured")), measured)
 
     def counters(self, host: str | None = None) -> list[HostLoad]:
-        """Return what the hosts that live, or one of them, have measured last, by name."""
+        """Return the last measurements of all living hosts, or of one of them, by name."""
         asked = select(HOSTS.c.name, HOSTS.c.counters).where(HOSTS.c.alive, HOSTS.c.counters != "")
         asked = asked.order_by(HOSTS.c.name) if host is None else asked.where(HOSTS.c.name == host)
         with translated(), self._single_reads.connect() as connection:
@@ -222,7 +222,7 @@ class Store:
             ]
 
     def flows(self) -> list[ObservedFlow]:
-        """Return what the hosts that live said last of the inputs that arrive there."""
+        """Return the flows of arriving inputs in the last heartbeats of all living hosts."""
         asked = select(HOSTS.c.flows).where(HOSTS.c.alive, HOSTS.c.flows != ())
         with translated(), self._single_reads.connect() as connection:
             return [flow for (flows,) in connection.execute(asked) for flow in flows]
@@ -231,17 +231,17 @@ class Store:
 
     @property
     def ends_stalled_sessions(self) -> bool:
-        """Whether `end_stalled_sessions` is to be called: other databases end such sessions themselves."""
+        """Whether `end_stalled_sessions` has to be called; other databases end such sessions themselves."""
         return self.engine.dialect.name == "postgresql"
 
     def end_stalled_sessions(self) -> list[int]:
-        """End the sessions of fpga_pool whose client stalls within a transaction; return their numbers."""
+        """End the sessions of fpga_pool whose clients stall within a transaction; return their process ids."""
         with translated(), self._single_reads.connect() as connection:
             stalled = connection.execute(END_STALLED, {"longest_s": engine.IDLE_TRANSACTION_TIMEOUT_S})
             return [number for number, ended in stalled if ended]
 
     def ensure_shards(self, names: Collection[str], now_s: float) -> None:
-        """Have these shards exist, without an owner where they are new."""
+        """Create these shards, without owners, if they do not exist."""
         for name in names:
             with contextlib.suppress(DuplicateId), self._writing() as connection:
                 if connection.execute(by_key(Shard), {"key": name}).first() is None:
@@ -251,8 +251,8 @@ class Store:
     def acquire_shard(self, name: str, owner: str, now_s: float, expired: Shard | None = None) -> Shard:
         """Make `owner` the owner of a shard, in a new epoch.
 
-        The shard must be without an owner, its own from before a restart, or still as in `expired`: as the caller saw
-        it so long ago that its owner must be dead. Else Conflict names the owner.
+        The shard must have no owner, be owned by `owner` from before a restart, or be unchanged since `expired`, which
+        the caller has read so long ago that the owner must be dead. Otherwise Conflict names the owner.
         """
         with self._writing() as connection:
             found = Reads(connection, "").shard_named(name, lock=True)
@@ -265,7 +265,7 @@ class Store:
             return taken
 
     def renew_shard(self, shard: Shard, now_s: float) -> Shard:
-        """Say that the owner lives; raises StaleEpoch if it has lost the shard."""
+        """Record that the owner of a shard lives; raises StaleEpoch if it has lost the shard."""
         with self._writing() as connection:
             owned = {"of_shard": shard.name, "of_owner": shard.owner, "of_epoch": shard.epoch, "now": now_s}
             if not connection.execute(SHARD_RENEWAL, owned).rowcount:
@@ -273,13 +273,13 @@ class Store:
             return Reads(connection, "").shard_named(shard.name)
 
     def release_shard(self, shard: Shard) -> None:
-        """Leave the shard to the next who wants it; nothing is done if it is lost already."""
+        """Release the shard for another owner; no effect if it has been lost already."""
         with self._writing() as connection:
             mine = SHARDS.c.name == shard.name, SHARDS.c.owner == shard.owner, SHARDS.c.epoch == shard.epoch
             connection.execute(update(SHARDS).where(*mine).values(owner=""))
 
     def beat(self, name: str, now_s: float, cls: type = Scheduler) -> None:
-        """Say that a process lives: a Scheduler, or an ApiProcess."""
+        """Record that a process (a Scheduler or an ApiProcess) lives."""
         with self._writing() as connection:
             if not connection.execute(sign_of_life(cls), {"of_process": name, "now": now_s}).rowcount:
                 connection.execute(insertion(cls), to_columns(cls(name=name, heard_at=now_s)))
@@ -305,10 +305,10 @@ class Store:
     def change_enrolment(
         self, host: str, change: Callable[[Enrolment | None, int], Enrolment | None]
     ) -> tuple[Enrolment | None, Enrolment | None]:
-        """Replace the enrolment of a host by what `change` makes of it; return it before and after.
+        """Replace the enrolment of a host by the result of `change`; return it before and after.
 
-        `change` gets the enrolment, None where there is none, and the number of hosts without a key; it returns None to
-        remove it.
+        `change` gets the enrolment, or None, and the number of hosts without a key; it returns None to remove the
+        enrolment.
         """
         this = ENROLMENTS.c.host == host
         with self._writing() as connection:
@@ -337,9 +337,9 @@ class Store:
     ) -> list[Command]:
         """Return the oldest commands of the outbox, in the order of their commits.
 
-        None for the hosts `but_for`, and none whose ids are in `acknowledged`; with `per_host` at most this many of
-        each host. Where there are more than `limit`, each host's oldest count most. A command that this version cannot
-        read is replaced by one without effect, and what it was is logged.
+        Those for the hosts `but_for` and those with ids in `acknowledged` are left out; at most `per_host` are returned
+        for each host. If there are more than `limit`, the oldest of each host come first. A command that this version
+        cannot read is logged and replaced by one without effect.
         """
         wanted = {"of_shard": shard, "but_for": list(but_for), "acknowledged": list(acknowledged)}
         per_host = min(per_host or limit, limit)
@@ -352,7 +352,7 @@ class Store:
     def delivered(self, shard: str, owner: str, epoch: int, ids: Collection[str]) -> None:
         """Remove commands that agents have acknowledged.
 
-        Raises StaleEpoch for a replaced owner: its commands may have been refused, and stay for the new one.
+        Raises StaleEpoch if the owner was replaced: its commands may have been refused, and stay for the new owner.
         """
         with self._writing() as connection:
             _fence(connection, shard, owner, epoch)
@@ -362,7 +362,7 @@ class Store:
     # Time models -----------------------------------------------------------------------------------------------
 
     def save_time_model(self, function: str, board: str, model: TimeModel, samples: int, now_s: float) -> None:
-        """Store a refitted time model in place of the one before."""
+        """Store a refitted time model, which replaces the previous one."""
         fit = {"a_s": model.a_s, "b_s_per_byte": model.b_s_per_byte, "samples": samples, "fitted_at": now_s}
         this = (TIME_MODELS.c.function == function) & (TIME_MODELS.c.board == board)
         with self._writing() as connection:
@@ -373,8 +373,8 @@ class Store:
     def _turn(self, shard: str) -> Iterator[None]:
         """Let one thread after the other change a shard.
 
-        The database would serialise them as well. But where this process stops, or is cut off, each of those that wait
-        in the database gets the shard in its turn, and keeps it until the database ends its session.
+        The database would serialise them as well. But if this process stalls or is cut off, each session that waits in
+        the database would get the lock in turn, and keep it until the database ends the session.
         """
         turn = self._turns.setdefault(shard, threading.Lock())
         if not turn.acquire(timeout=engine.BUSY_TIMEOUT_S):
@@ -386,15 +386,15 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        """Begin; commit at the end, or roll back; translate the database's errors into the pool's."""
+        """Begin a transaction, and commit it at the end or roll it back; translate database errors."""
         with translated(), self.engine.begin() as connection:
             yield connection
 
 
-# Enrolment, within a transaction that takes in what an agent says ------------------------------------------------
+# Enrolment, within a transaction that applies a message of an agent ----------------------------------------------
 
 
 def confirm_place(connection: Connection, host: str, address: str, node: str) -> None:
-    """Note the data address and the provider of a host that has none yet."""
+    """Store the data address and the provider of a host if it has none yet."""
     without = ENROLMENTS.c.host == host, ENROLMENTS.c.data_address == ""
     connection.execute(update(ENROLMENTS).where(*without).values(data_address=address, node=node))

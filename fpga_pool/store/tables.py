@@ -1,9 +1,9 @@
-"""The tables, one per class of objects: its columns are the fields of the class, and a few derived ones.
+"""The tables, one per class of objects, with the fields of the class and a few derived ones as columns.
 
 Sizes are BIGINT, times are DOUBLE (UTC seconds since the epoch).  A `generation` is compared and swapped by every
-update; the application sets it, so that several changes within one transaction count one by one.  `event_at` is
-`model.objects.history.last_event_at`, for the list of the events of all objects; `changed_in` is the generation of the
-shard in which what others plan by changed last.
+update; the application sets it, so that each of several changes within one transaction counts.  `event_at` is
+`model.objects.history.last_event_at`, for the list of the events of all objects.  `changed_in` is the generation of the
+shard in which the object's data that matter for planning changed last.
 """
 
 import logging
@@ -62,7 +62,7 @@ ValueT = TypeVar("ValueT")
 # ---- Types of columns
 
 UUID, WORD, NAME = String(36), String(64), String(255)
-#: Texts by the names of their fields; what is not among them is the name of something.
+#: Types of text columns by field name; all others are NAME.
 _TEXTS: Mapping[str, Any] = {
     **dict.fromkeys(("uuid", "batch_uuid", "gang_uuid", "job"), UUID),
     **dict.fromkeys(
@@ -78,7 +78,7 @@ _TEXTS: Mapping[str, Any] = {
     "broken": LongText,
     "command": String(LONGEST_COMMAND),
 }
-#: Fields whose columns are not what their types and names say.
+#: Columns of fields whose types do not follow from the type and name of the field.
 _OTHERS: Mapping[tuple[type, str], Any] = {
     (PolicyMemory, "policy"): NAME,
     (PolicyMemory, "state"): PlainData(),
@@ -113,7 +113,7 @@ def _kind(name: str, wanted: Any) -> Any:
 
 # ---- Tables
 
-#: Every constraint has a name, so that a migration can change it.
+#: Every constraint has a name, so that migrations can change it.
 METADATA = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",
@@ -122,18 +122,18 @@ METADATA = MetaData(
         "ix": "ix_%(table_name)s_%(column_0_name)s",
     }
 )
-#: MariaDB: rows are transactional, and names differ by case as they do everywhere else.
+#: Options for MariaDB: transactional tables, and case-sensitive names as in the other databases.
 _OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where values of a class are stored."""
+    """Storage of the values of a class."""
 
     table: Table
-    #: Field that names a value.
+    #: Field with the key of a value.
     key: str
-    #: Columns that the database needs beside the fields, except those that a transaction sets.
+    #: Returns the columns of a value that are not fields, except those that a transaction sets.
     derived: Callable[[Any], dict[str, Any]]
 
 
@@ -147,7 +147,7 @@ def _place(
     refers: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Place:
-    """Return the place of a class: its columns and `others`, the `indexed` ones, and what fields refer to."""
+    """Return the storage of a class: its fields and `others` as columns, with indexes and foreign keys (`refers`)."""
     primary = all(not column.primary_key for column in others)
     columns = [
         _column(
@@ -174,15 +174,15 @@ def _last_event(thing: Any) -> dict[str, Any]:
     return {"event_at": last_event_at(thing)}
 
 
-#: In the order in which rows may refer to each other.
+#: In an order in which rows refer only to rows of earlier classes.
 PLACES: Mapping[type, Place] = {
-    # Its row is also the lock of every change to the shard.
+    # Its row is also the lock for all changes of the shard.
     Shard: _place(Shard, "shards", "name"),
     Scheduler: _place(Scheduler, "schedulers", "name"),
     ApiProcess: _place(ApiProcess, "api_processes", "name"),
     Enrolment: _place(Enrolment, "enrolments", "host"),
-    # As the last heartbeats said; noted with the host's life, never by a transaction of its own. `counters`:
-    # HostCounters in JSON, "" = none yet.
+    # `flows` and `counters` are from the last heartbeats, and are stored by `Store.note_alive` without a transaction on
+    # the shard. `counters` are HostCounters in JSON, "" = none yet.
     Host: _place(
         *(Host, "hosts", "name", _event_at(), _changed_in()),
         Column("flows", Records(ObservedFlow, *field_names(ObservedFlow)), default=(), nullable=False),
@@ -196,19 +196,19 @@ PLACES: Mapping[type, Place] = {
         indexed=("host",),
         refers={"host": "hosts.name"},
     ),
-    # `held_slot`: the slot while the lease is HELD: unique, so no database lets two leases of a slot be in force.
+    # `held_slot`: the slot while the lease is HELD; it is unique, so that a slot cannot have two leases in force.
     Lease: _place(
         *(Lease, "leases", "uuid", Column("held_slot", NAME, unique=True)),
         derived=lambda lease: {"held_slot": lease.slot if lease.state is LeaseState.HELD else None},
         indexed=("slot", "holder"),
         refers={"slot": "slots.name"},
     ),
-    # `waits`: it waits for others, and has not ended: for the search for those whose wait is over.
+    # `waits`: whether it waits for others and is PENDING; used to find batches whose wait has ended.
     Batch: _place(
         *(Batch, "batches", "uuid", _event_at(), Column("waits", Boolean, index=True, nullable=False)),
         derived=lambda one: _last_event(one) | {"waits": bool(one.waits_for) and one.state is BatchState.PENDING},
     ),
-    # `input_due_at`: for the search for inputs that never came.
+    # `input_due_at`: used to find inputs that have not arrived in time.
     Job: _place(
         *(Job, "jobs", "uuid", _event_at(), _changed_in(), Column("input_due_at", Double, nullable=False)),
         derived=lambda job: _last_event(job) | {"input_due_at": input_due_at(job)},
@@ -216,7 +216,7 @@ PLACES: Mapping[type, Place] = {
     ),
     Processor: _place(Processor, "processors", "name", indexed=("host",), refers={"host": "hosts.name"}),
     Gang: _place(Gang, "gangs", "uuid", _event_at(), derived=_last_event),
-    # `held_place`: tier and processor while it has not ENDED: unique, so no database lets two have one place.
+    # `held_place`: processor and tier while it has not ENDED; it is unique, so that two processes cannot share a place.
     Process: _place(
         *(Process, "processes", "uuid", Column("held_place", NAME, unique=True)),
         derived=lambda process: {"held_place": process.held_place},
@@ -231,8 +231,8 @@ PLACES: Mapping[type, Place] = {
         derived=lambda design: _last_event(design) | {"name": design.name},
     ),
     PolicyMemory: _place(PolicyMemory, "policy_memories", "uuid"),
-    # The outbox, emptied as agents acknowledge.  Positions are never used again: they are the order of the commits of
-    # a shard, whose row every writer locks.
+    # The outbox, from which acknowledged commands are removed.  Positions are never reused: they have the order of the
+    # commits of a shard, whose row every writer locks.
     Command: _place(
         *(Command, "commands", "id", Column("position", Position, primary_key=True, autoincrement=True)),
         indexed=("host",),
@@ -241,7 +241,7 @@ PLACES: Mapping[type, Place] = {
     ),
     # One row per completed job, so that a completion is recorded at most once.
     Run: _place(Run, "runs", "job", refers={"job": "jobs.uuid"}),
-    # It outlives its slot, as usage does.
+    # Has no foreign key, because it is kept when its slot is removed, as usage is.
     ChargedLoad: _place(ChargedLoad, "loads", "uuid"),
 }
 SHARDS, SCHEDULERS, API_PROCESSES, ENROLMENTS, HOSTS, SERVERS, SLOTS, LEASES, BATCHES, JOBS = (
@@ -250,24 +250,24 @@ SHARDS, SCHEDULERS, API_PROCESSES, ENROLMENTS, HOSTS, SERVERS, SLOTS, LEASES, BA
 PROCESSORS, GANGS, PROCESSES, MIGRATIONS, TASKS, DESIGNS, COMMANDS, RUNS, LOADS = (
     PLACES[cls].table for cls in (Processor, Gang, Process, Migration, Task, Design, Command, Run, ChargedLoad)
 )
-#: The bitstream of a design in pieces, by where each begins, apart from what is read often.
+#: The bitstreams of designs in pieces, by offset; separate from the designs, which are read often.
 DESIGN_FILES = Table(
     *("design_files", METADATA, Column("design", UUID, ForeignKey("designs.uuid"), primary_key=True)),
     Column("begin", BigInteger, primary_key=True, autoincrement=False),
     Column("piece", Bytes, nullable=False),
     **_OPTIONS,
 )
-#: The limits of a project, NULL = the default; its row is also the lock of what is admitted of the project.
+#: The limits of a project, NULL = the default; its row is also the lock for admitting work of the project.
 QUOTAS = Table(
     *("quotas", METADATA, Column("project_id", WORD, primary_key=True)),
     *(Column(resource.value, BigInteger) for resource in Resource),
-    # How often something was admitted, or refused by the quota.
+    # Number of requests that were admitted, or refused by the quota.
     Column("admissions", BigInteger, nullable=False),
-    # Of the changes of its limits; NULL = there were none.
+    # History of the changes of its limits; NULL = none.
     Column("history", _kind("history", tuple[HistoryEntry, ...]), nullable=True),
     **_OPTIONS,
 )
-#: What removed jobs, leases and loads of a project have used of a function on a day, since the epoch in UTC.
+#: Usage of a function by removed jobs, leases and loads of a project on one day, counted from the epoch in UTC.
 USAGE_DAYS = Table(
     *("usage_days", METADATA),
     *(Column(name, WORD, primary_key=True) for name in ("project_id", "function")),
@@ -276,7 +276,7 @@ USAGE_DAYS = Table(
     *(Column(name, Double, nullable=False) for name in ("slot_s", "cpu_s", "instance_slot_s")),
     **_OPTIONS,
 )
-#: Refitted time models (`core.timemodel.TimeModel`), each from so many samples.
+#: Refitted time models (`core.timemodel.TimeModel`), with the number of samples.
 TIME_MODELS = Table(
     *("time_models", METADATA),
     *(Column(name, WORD, primary_key=True) for name in ("function", "board")),
@@ -291,14 +291,14 @@ Index("ix_batches_newest_of_project", BATCHES.c.project_id, BATCHES.c.created_at
 Index("ix_batches_last_event", BATCHES.c.event_at)
 Index("ix_jobs_newest", JOBS.c.created_at, JOBS.c.uuid)
 Index("ix_jobs_newest_of_project", JOBS.c.project_id, JOBS.c.created_at, JOBS.c.uuid)
-# Lists by state and by host, in their order.
+# For lists by state and by host, in the order of lists.
 Index("ix_jobs_newest_in_state", JOBS.c.state, JOBS.c.created_at, JOBS.c.uuid)
 Index("ix_jobs_newest_in_state_of_project", JOBS.c.project_id, JOBS.c.state, JOBS.c.created_at, JOBS.c.uuid)
 Index("ix_jobs_newest_on_host", JOBS.c.host, JOBS.c.created_at, JOBS.c.uuid)
 Index("ix_jobs_last_event", JOBS.c.event_at)
 Index("ix_jobs_of_batch", JOBS.c.batch_uuid, JOBS.c.index)
 Index("ix_jobs_in_state_on_slot", JOBS.c.state, JOBS.c.slot, JOBS.c.order)
-# With what metrics count by, so that they read nothing but the index.
+# Contains the columns by which metrics count, so that they read only the index.
 Index("ix_jobs_in_state_of_shard", JOBS.c.state, JOBS.c.shard, JOBS.c.project_id, JOBS.c.created_at)
 Index("ix_jobs_in_state_on_host", JOBS.c.state, JOBS.c.host)
 Index("ix_slots_changed", SLOTS.c.shard, SLOTS.c.changed_in)
@@ -321,20 +321,20 @@ Index("ix_designs_function", DESIGNS.c.function, unique=True)
 
 # ---- Values to rows and back
 
-#: The names of the fields of each class, and what gets their values.
+#: For each class, the names of its fields, and a function that returns their values.
 _FIELDS: Mapping[type, tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {
     cls: (names, attrgetter(*names)) for cls in PLACES for names in [field_names(cls)]
 }
 
 
 def to_columns(thing: Any) -> dict[str, Any]:
-    """Return a value as its columns."""
+    """Convert a value to its columns."""
     names, values_of = _FIELDS[type(thing)]
     return dict(zip(names, values_of(thing), strict=True)) | PLACES[type(thing)].derived(thing)
 
 
 def given_in(cls: type, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the columns that these rows, which have the same ones, must be stored with: NULL need not be said."""
+    """Return the columns to store for these rows, which have the same columns, without those that are always NULL."""
     columns_of = table(cls).c
     return tuple(
         name for name in rows[0] if not columns_of[name].nullable or any(row[name] is not None for row in rows)
@@ -342,7 +342,7 @@ def given_in(cls: type, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def only(names: Collection[str], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return these columns of rows: SQLAlchemy would write all that it is given."""
+    """Return only these columns of rows, because SQLAlchemy would write all that it gets."""
     return [{name: row[name] for name in names} for row in rows]
 
 
@@ -353,17 +353,17 @@ def table(cls: type) -> Table:
 
 @cache
 def columns(cls: type) -> tuple[Column[Any], ...]:
-    """Return the columns of a class's fields, in their order."""
+    """Return the columns of a class's fields, in the order of the fields."""
     return tuple(PLACES[cls].table.c[name] for name in _FIELDS[cls][0])
 
 
 def from_columns(cls: type[ValueT], row: Sequence[Any]) -> ValueT:
-    """Return the value that was read from `columns`."""
+    """Convert a row of `columns` to a value."""
     return cls(**dict(zip(_FIELDS[cls][0], row, strict=True)))
 
 
 def command_from(row: Sequence[Any]) -> Command:
-    """Return a command of the outbox, with no effect if this version cannot read its action."""
+    """Convert a row of the outbox to a command, which is without effect if this version cannot read its action."""
     *facts, action = row
     try:
         return from_columns(Command, [*facts, from_text(Action, action)])
@@ -381,5 +381,5 @@ def command_from(row: Sequence[Any]) -> Command:
 
 
 def called(cls: type, key: object) -> str:
-    """Return how messages name a value: ``job 6f0c...``."""
+    """Return the description of a value in messages: ``job 6f0c...``."""
     return f"{cls.__name__.lower()} {key}"

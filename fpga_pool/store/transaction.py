@@ -1,8 +1,8 @@
-"""One transaction on SQL: `model.transaction.Transaction`, which keeps what it changes and writes it in bulk.
+"""One transaction on SQL: `model.transaction.Transaction`, which collects its changes and writes them in bulk.
 
-What was read or saved is known from then on; what was saved reaches the database before the next query, or at the end,
-by as few statements as there are tables.  Nobody else can change it meanwhile: writers of a shard follow one another,
-and a batch, which jobs of other shards may be counted in, is locked when it is read.
+Objects that were read or saved are kept in memory.  Saved objects are written before the next query on their class or
+at the end, with about one statement per table.  No other transaction can change them in the meantime: the writers of a
+shard are serialized, and a batch, in which jobs of other shards may be counted, is locked when it is read.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -40,7 +40,7 @@ def removal(cls: type) -> sa.Delete:
 
 @cache
 def insertion(cls: type) -> sa.Insert:
-    """Return the statement that stores new rows of a class, of the columns that are given; others are NULL."""
+    """Return the statement that stores new rows of a class with the given columns; other columns are NULL."""
     return sa.insert(table(cls))
 
 
@@ -55,14 +55,14 @@ def change(cls: type, names: tuple[str, ...]) -> sa.Update:
 
 @cache
 def bulk_change(dialect: str, cls: type, names: tuple[str, ...]) -> tuple[tuple[str, ...], sa.TextClause]:
-    """Return the statement that changes these columns in many rows at once, and the columns that it must be given.
+    """Return the statement that changes these columns in many rows at once, and the columns that it needs.
 
-    It says that rows are to be stored, and what is to be changed where their keys exist: only this form allows
-    different values for many rows in one statement. Each row must have all columns that cannot be NULL.
+    It is an upsert (insert, or update if the key exists), as only this form allows different values for many rows in
+    one statement. Each row must have all columns that cannot be NULL.
 
-    No generation is compared: the caller holds the lock that orders the writers of these rows, which exist.
+    Generations are not compared: the rows exist, and the caller holds the lock that serializes their writers.
 
-    SQLAlchemy does not cache such statements; as text, with the types of the columns, it needs no second compilation.
+    SQLAlchemy does not cache such statements; as text with the types of the columns, it is compiled only once.
     """
     rows, key = table(cls), PLACES[cls].key
     _refuse_second_key(rows, key)
@@ -80,7 +80,7 @@ def bulk_change(dialect: str, cls: type, names: tuple[str, ...]) -> tuple[tuple[
 
 
 def _refuse_second_key(rows: sa.Table, key: str) -> None:
-    """MariaDB would replace a row that has another key, and a value in common in a second unique column."""
+    """Raise ValueError if another column is unique, as MariaDB would update rows with equal values in that one, too."""
     unique = [[column.name for column in rows.primary_key]]
     unique += [
         [c.name for c in constraint.columns]
@@ -93,29 +93,29 @@ def _refuse_second_key(rows: sa.Table, key: str) -> None:
 
 
 def _with_names(dialect: str) -> Dialect:
-    """Return a dialect that writes parameters as `text` reads them."""
+    """Return a dialect that writes parameters in the style that `text` reads."""
     made: Dialect = {"mysql": mysql, "postgresql": postgresql}.get(dialect, sqlite).dialect(paramstyle="named")
     return made
 
 
 # ---- The transaction
 
-#: How many rows the driver is given at once; it may send them in several packets.
+#: Maximum number of rows passed to the driver at once, which may send them in several packets.
 ROWS_PER_CALL = 1000
-#: Objects that know in which generation of their shard they changed, and in which of their fields (none named = any).
+#: Classes with a column `changed_in`, and the fields whose changes update it (empty = any field).
 CHANGES_ARE_ASKED_FOR: Mapping[type, tuple[str, ...]] = {Job: (), Slot: (), Host: ("alive", "availability_zone")}
 
 
 T = TypeVar("T")
 
-#: Value returned to a reader for a shard that it did not request.
+#: The shard of a transaction that is not on a shard.
 NO_SHARD = Shard(name="", owner="", epoch=0, renewed_at=0.0)
 
 
 class SqlTransaction(RememberingReads):
-    """Reads and writes of one fenced transaction on one shard; `flush` ends it.
+    """Reads and writes of one fenced transaction on one shard; a final `flush` writes the remaining changes.
 
-    `add` looks before it writes, so that a refused one leaves the transaction usable.
+    `add` checks before it writes, so that the transaction remains usable if it raises an error.
     """
 
     cause = NO_CAUSE
@@ -124,33 +124,33 @@ class SqlTransaction(RememberingReads):
         super().__init__(connection, shard.name, memory, shard.pool_generation if shard.name else None)
         self._shard = shard
         self._generation = shard.pool_generation + 1
-        #: Keys of what was saved and is not written yet, in the order in which it was saved first, each with what is
-        #: stored.
+        #: By class and key: the stored versions of saved objects that are not written yet, in the order of their first
+        #: `save`.
         self._saved: dict[type, dict[str, Any]] = {}
-        #: Of those that know in which generation they changed, the ones that did.
+        #: By class: keys of saved objects whose `changed_in` is to be updated.
         self._changed: dict[type, set[str]] = {}
         #: Batches of which jobs were saved.
         self.changed_batches: set[str] = set()
-        #: By class, what was added where no shard is locked, and is not written yet.
+        #: By class: objects added in a transaction without a locked shard that are not written yet.
         self._admitted: dict[type, list[Any]] = {}
         self._commands: list[Command] = []
         self._completions: dict[str, Run] = {}
-        #: Whether there is something to commit.
+        #: Whether there are changes to commit.
         self.has_written = False
 
     @property
     def shard(self) -> Shard:
-        """The shard that this transaction may change, as it was before; not when its owner renewed it."""
+        """The shard that this transaction may change, as it was before, but without the times of renewals."""
         return self._shard
 
     @property
     def connection(self) -> Connection:
-        """The connection, for statements on rows that the transaction has not read; to write with, too."""
+        """The connection, for statements that read or write rows that the transaction has not read."""
         self.has_written = True
         return self._connection
 
     def batch(self, uuid: str) -> Batch:
-        """Return a batch; it is locked, because the jobs of other shards may be counted in it as well."""
+        """Return a batch, which is locked because jobs of other shards may be counted in it as well."""
         return self._one(Batch, uuid, lock=True)
 
     def take_batches(self, uuids: Collection[str]) -> None:
@@ -161,14 +161,14 @@ class SqlTransaction(RememberingReads):
     def add(self, *things: Stored | ChargedLoad) -> None:
         """Store new objects; raises DuplicateId if one exists, Conflict for a lease or process whose place is held.
 
-        Where no shard is locked, batches of jobs are written with those that others add, and may be refused then.
+        If no shard is locked, batches and jobs are written later, with those of other calls, and may be refused then.
         """
         if not things:
-            return  # to flush no class is to flush all
+            return  # flushing an empty set of classes would flush all
         classes: set[type] = {type(thing) for thing in things}
         later = not self._scope and classes <= {Batch, Job}
         if not later:
-            self.flush(classes | self._admitted.keys())  # whose unique places may have become free
+            self.flush(classes | self._admitted.keys())  # which may release unique places
         if any(self.cause):
             things = tuple(caused_by(self.cause, thing) for thing in things)
         for cls, place in PLACES.items():
@@ -187,7 +187,7 @@ class SqlTransaction(RememberingReads):
                     self._hold(thing)
 
     def _insert_new(self, cls: type, new: list[Any]) -> None:
-        """Insert objects, or refuse all of them: by a look at first, unless the database undoes a refused statement."""
+        """Insert all objects or none: check them first, unless a failed statement leaves the transaction intact."""
         if len(new) > 1 or self._connection.dialect.name == "postgresql":
             self._refuse(cls, new)
             self._insert(cls, new)
@@ -199,7 +199,7 @@ class SqlTransaction(RememberingReads):
             raise
 
     def _refuse(self, cls: type, new: list[Any]) -> None:
-        """Raise an error for what cannot be inserted."""
+        """Raise an error if an object cannot be inserted."""
         self.refuse_stored(cls, [getattr(thing, PLACES[cls].key) for thing in new])
         if cls is Lease:
             self._refuse_held([thing.slot for thing in new if thing.state is LeaseState.HELD])
@@ -236,7 +236,7 @@ class SqlTransaction(RememberingReads):
             yield before, cast("T", self._known[cls, key])
 
     def events(self, cls: type[T]) -> Iterator[tuple[T, HistoryEntry]]:
-        """Yield what happened to the objects of a class in this transaction: each object as it is now, and an event."""
+        """Yield the events of objects of a class in this transaction, each with the object in its present state."""
         before, added = self._before.get(cls, {}), self._added.get(cls, {})
         for key in added | dict.fromkeys(before):
             known: tuple[HistoryEntry, ...] = () if key in added else before[key].history
@@ -268,10 +268,10 @@ class SqlTransaction(RememberingReads):
             self.connection.execute(delete(RUNS).where(RUNS.c.job == job_uuid))
 
     def flush(self, classes: Collection[type] = ()) -> None:
-        """Write what was saved, and what is to be sent and recorded; only of some classes, if any are named."""
+        """Write saved objects, commands and completions to the database; only those of `classes`, if not empty."""
         if self._admitted and (not classes or not self._admitted.keys().isdisjoint(classes)):
             admitted, self._admitted = self._admitted, {}
-            # Where one of several is refused, they are carried out again one by one.
+            # Several batches need no check: if one is refused, the caller repeats the requests one by one.
             insert = self._insert_new if len(admitted.get(Batch, ())) < 2 else self._insert
             for cls in (cls for cls in PLACES if cls in admitted):
                 insert(cls, admitted[cls])
@@ -290,19 +290,19 @@ class SqlTransaction(RememberingReads):
                 raise DuplicateId(f"{called(Run, ', '.join(runs))}: exists already") from error
 
     def _write(self, cls: type) -> None:
-        """Write what was saved of a class."""
+        """Write the saved objects of a class."""
         stored = self._saved.pop(cls, None)
         if not stored:
             return
         published = self._changed.pop(cls, set())
-        if cls is Job or (cls is Batch and len(stored) > 1):  # nothing but this transaction can have changed them
+        if cls is Job or (cls is Batch and len(stored) > 1):  # no other transaction can have changed them
             self._change_many(cls, stored)
             return
         self._change(cls, {key: before for key, before in stored.items() if key in published}, published=True)
         self._change(cls, {key: before for key, before in stored.items() if key not in published}, published=False)
 
     def _differing(self, cls: type, stored: Mapping[str, Any]) -> tuple[set[str], dict[str, dict[str, Any]]]:
-        """Return the columns in which one of these is not as it is stored, and all columns of each as it is now."""
+        """Return the columns in which any of these objects has changed, and all present columns of each object."""
         now = {key: to_columns(self._known[cls, key]) for key in stored}
         names = {
             name
@@ -337,10 +337,10 @@ class SqlTransaction(RememberingReads):
             raise Conflict(f"{cls.__name__.lower()}: one of {len(rows)} has changed concurrently; read it and retry")
 
     def _hold(self, lease: Lease) -> None:
-        """Note a changed lease, and count its slot as changed: the lease is part of its published state."""
+        """Record a changed lease, and mark its slot as changed, as the lease is part of the slot's published state."""
         slot = lease.slot
         self._changed_leases[slot] = lease if lease.state is LeaseState.HELD else None
-        stored = self._one(Slot, slot)  # may have to read it, and write first what was saved
+        stored = self._one(Slot, slot)  # this may write saved slots before it reads the slot
         self._saved.setdefault(Slot, {}).setdefault(slot, stored)
         self._changed.setdefault(Slot, set()).add(slot)
 
@@ -351,7 +351,7 @@ class SqlTransaction(RememberingReads):
             self.connection.execute(insertion(cls), only(given_in(cls, rows), rows))
 
     def refuse_stored(self, cls: type, keys: list[str]) -> None:
-        """Raise DuplicateId if one of these exists."""
+        """Raise DuplicateId if an object with one of these keys exists."""
         for key in self._stored(cls, PLACES[cls].key, keys):
             raise DuplicateId(f"{called(cls, key)}: exists already")
 
@@ -364,13 +364,13 @@ class SqlTransaction(RememberingReads):
             raise Conflict(f"{place}: already used by another process")
 
     def _stored(self, cls: type, column: str, values: list[str]) -> Iterator[str]:
-        """Yield those of the values that a column holds."""
+        """Yield the values that exist in a column."""
         for some in chunks(values):
             yield from self._connection.execute(among(cls, column), {"values": some}).scalars()
 
 
 class SqlReading(SqlTransaction):
-    """A transaction that only reads: code written for a Transaction can ask it all, and change nothing."""
+    """A read-only transaction: it supports all reads of a Transaction, and refuses changes."""
 
     batch = Reads.batch
     flush = Reads.flush
@@ -387,7 +387,7 @@ class SqlReading(SqlTransaction):
 
     @property
     def shard(self) -> Shard:
-        """The shard in question; it is read by who wants to know more than its name."""
+        """The shard of this transaction, which is read when this property is used."""
         return self.shard_named(self._scope) if self._scope else NO_SHARD
 
     def _refuse(self, *_: object, **__: object) -> None:

@@ -1,8 +1,8 @@
-"""One transfer, seen from the requester: connect, report the flow, send the input, take the result.
+"""The requester's side of one transfer: connect, report the flow, send the input, receive the result.
 
-Blocking, for one thread.  Every wait is bounded and ends when the cancel event is set.  What goes wrong is one of
-TransferRefused (the server's reason), TransferBroken (resumable: come back with a new token), TransferCancelled,
-JobFailed, InvalidInput where the source is not what was promised, or OSError of the caller's own files.
+Blocking; for use by one thread.  Every wait is bounded and ends when the cancel event is set.  Errors are
+TransferRefused (with the server's reason), TransferBroken (can be resumed with a new token), TransferCancelled,
+JobFailed, InvalidInput if the source does not match its announcement, or OSError of the caller's files.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ __all__ = [
     "Connection", "JobFailed", "ResultInfo", "StagedAck", "TransferBroken", "TransferCancelled", "connect",
 ]  # fmt: skip
 
-#: Each frame costs the server a thread switch, so long ones make it fast.
+#: Each frame costs the server a thread switch, so long frames are faster.
 _FRAME_BYTES = 512 * 1024
 
 F = TypeVar("F", frames.Accept, frames.Staged, frames.Result)
 
-#: Called with the number of bytes that are through.
+#: Called with the number of bytes transferred so far.
 Progress = Callable[[int], None]
 
 
@@ -52,17 +52,17 @@ class JobFailed(FpgaPoolError):
 
 @dataclass(frozen=True, slots=True)
 class StagedAck:
-    """The responder has the whole input, checked and on disk."""
+    """Confirmation that the responder has the whole input, checked and on disk."""
 
     received_bytes: int
-    #: How much of it was there already when this stream began.
+    #: Bytes that the responder already had when this stream began.
     resumed_at_bytes: int
     sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResultInfo:
-    """The result is in `path`, its digest checked."""
+    """A received result in the file `path`; its digest was checked."""
 
     path: Path
     size_bytes: int
@@ -77,10 +77,10 @@ def connect(
     silence_s: float = 30.0,
     cancel: threading.Event | None = None,
 ) -> "Connection":
-    """Connect to a data port; no frame is sent yet.
+    """Connect to a data port, without sending a frame.
 
-    A server that neither takes nor says anything for `silence_s` is taken for dead; it must be well above the
-    server's `Limits.keepalive_s`.  InvalidInput if its certificate is not trusted: that will not pass by itself.
+    A server that neither reads nor sends anything for `silence_s` is considered dead; this must be well above the
+    server's `Limits.keepalive_s`.  Raises InvalidInput if its certificate is not trusted, as a retry would not help.
     """
     sock = _connected(address, timeout_s, ssl_context)
     return Connection(sock, Wire(sock, silence_s=silence_s, cancel=cancel or threading.Event()))
@@ -117,7 +117,7 @@ class Connection:
     """A connection to a data port, for one `send` and `receive_result`, or one `fetch`."""
 
     def __init__(self, sock: socket.socket, wire: Wire) -> None:
-        #: For the egress driver that paces it.
+        #: Passed to the egress driver that paces it.
         self.socket = sock
         self.source_address, self.source_port = sock.getsockname()[:2]
         self.destination_address, self.destination_port = sock.getpeername()[:2]
@@ -130,7 +130,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Hang up; what the server has of the input stays there for another stream."""
+        """Disconnect. The server keeps the received part of the input for another stream."""
         self.socket.close()
 
     def send(
@@ -142,7 +142,7 @@ class Connection:
         on_progress: Progress = lambda _: None,
         on_accept: Callable[[frames.Accept], object] = lambda _: None,
     ) -> StagedAck:
-        """Send exactly `input_bytes` of `source` (an open file from its position), from where the server wants it."""
+        """Send exactly `input_bytes` of `source` (an open file: from its position), except for what the server has."""
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(source.open("rb")) if isinstance(source, Path) else source
             self._wire.send(frames.Hello(token))
@@ -168,10 +168,10 @@ class Connection:
         return StagedAck(staged.received_bytes, accept.offset_bytes, digest.hexdigest())
 
     def receive_result(self, sink: Path, timeout_s: float, on_progress: Progress = lambda _: None) -> ResultInfo:
-        """Wait for the result and write it to `sink`, which appears complete or not at all.
+        """Wait for the result and write it to `sink` atomically.
 
-        The server hears that it arrived only after that, so a result is lost on neither side.  When the time is over
-        or the connection breaks, the result stays there and `fetch` gets it.
+        Receipt is confirmed to the server only after that, so a result cannot be lost.  After a timeout or a broken
+        connection the server keeps the result, and `fetch` can get it.
         """
         deadline_s = time.monotonic() + timeout_s
         result = self._expect(frames.Result, deadline_s)
@@ -197,12 +197,12 @@ class Connection:
         return ResultInfo(sink, result.size_bytes, result.sha256)
 
     def fetch(self, token: str, sink: Path, timeout_s: float, on_progress: Progress = lambda _: None) -> ResultInfo:
-        """Get the result of a job whose input was sent over another connection."""
+        """Fetch the result of a job whose input was sent over another connection."""
         self._wire.send(frames.Hello(token))
         return self.receive_result(sink, timeout_s, on_progress)
 
     def _hash_first(self, file: BinaryIO, length: int) -> "hashlib._Hash":
-        """Read what the server has already: the digest covers it too."""
+        """Read and hash the part that the server already has, as the digest covers the whole input."""
         digest = hashlib.sha256()
         while length > 0:
             block = file.read(min(2**20, length))
@@ -216,7 +216,7 @@ class Connection:
         return digest
 
     def _pieces(self, file: BinaryIO, left_bytes: int, pacer: Pacer | None) -> Iterator[memoryview]:
-        """Yield the input in the pieces of its frames, each when it may begin; it is overwritten by the next one."""
+        """Yield the input frame by frame, each when the pacer permits it; the next one overwrites the buffer."""
         buffer = memoryview(bytearray(min(_FRAME_BYTES, left_bytes)))
         while left_bytes > 0:
             most_bytes = min(_FRAME_BYTES, left_bytes)
@@ -254,7 +254,7 @@ class Connection:
 
 @contextlib.contextmanager
 def _new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file beside `path` that takes its place when the block ends well, and vanishes otherwise."""
+    """Open a temporary file beside `path` that replaces it if the block succeeds, and is deleted otherwise."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             yield file

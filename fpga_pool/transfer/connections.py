@@ -1,11 +1,11 @@
-"""Who holds the connections of a data port: strangers few and not for long, and no projects all of them.
+"""Admission of connections to a data port: limits for unauthenticated clients, and fairness between projects.
 
-A connection is a stranger's until it has shown a good token.  Where strangers are too many it is not the newcomer who
-is turned away, but the oldest of the address with the most: a client with a token needs its place for a moment only.
-Where clients are too many, the lane makes place that has had no open order for longest; its client opens another one
-when it has orders again.  Without such a lane, the newest connection goes of the project with the most, for one with
-fewer: its client continues later from what is there.
-Strangers that were refused are held for a while: a program that comes again when its connection ends comes rarely then.
+A connection is a stranger's (unauthenticated) until it has sent a valid token.  If there are too many strangers, the
+oldest one of the address with the most is dropped, not the newcomer: a client with a token is one only for a moment.
+If there are too many authenticated clients, the lane that has been without open orders for longest is dropped; its
+client opens another one when it has orders again.  Without such a lane, the newest connection of the project with the
+most is dropped for a project with fewer; its client resumes the transfer later.
+Refused strangers are held open for a while, so that programs that reconnect whenever a connection ends do so rarely.
 """
 
 import asyncio
@@ -22,32 +22,32 @@ from fpga_pool.transfer.tokens import TransferGrant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """How many connections a data port holds at a time."""
+    """Maximum numbers of concurrent connections of a data port."""
 
-    #: Of clients that have shown a good token: of all, of one project, for one job, and from one address.
+    #: Authenticated clients: in total, of one project, for one job, and from one address.
     clients: int = 256
     per_project: int = 192
     per_job: int = 8
     clients_per_address: int = 224
-    #: Of those that have not: of all, and from one address.
+    #: Unauthenticated clients: in total, and from one address.
     strangers: int = 128
     per_address: int = 64
-    #: Of those that were refused, and are held: of all, and from one address.
+    #: Refused clients that are held: in total, and from one address.
     held: int = 256
     held_per_address: int = 192
 
 
 @dataclass(eq=False, slots=True)
 class Connection:
-    """One connection, as it is counted."""
+    """One counted connection."""
 
     address: str
-    #: Ends it; it leaves afterwards.
+    #: Ends the connection; `Connections.leave` is called afterwards.
     drop: Callable[[], object]
-    #: What its token is for; "" = it has shown none, and a lane is for no job in particular.
+    #: Project and job of its token; "" = no valid token yet. A lane has no job.
     project_id: str = ""
     job: str = ""
-    #: The token of its first frame and what that permits, if the door has verified it.
+    #: The token of its first frame and its grant, if the door has verified it.
     verified: tuple[str, TransferGrant] | None = None
 
     @property
@@ -60,17 +60,17 @@ class Connections:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        #: Oldest first, by address.
+        #: Unauthenticated connections by address, oldest first.
         self._strangers: dict[str, dict[Connection, None]] = {}
-        #: Of clients that have shown a good token: newest last, by project.
+        #: Authenticated connections by project, oldest first.
         self._of_project: dict[str, dict[Connection, None]] = {}
         self._of_job: Counter[str] = Counter()
         self._of_address: Counter[str] = Counter()
-        #: Lanes without open orders, those that have had none for longest first.
+        #: Lanes without open orders, longest idle first.
         self._idle: dict[Connection, None] = {}
 
     def enter(self, address: str, drop: Callable[[], object]) -> tuple[Connection, bool]:
-        """Count a new connection; return it, and whether another one was dropped for it."""
+        """Register a new connection; return it, and whether another one was dropped for it."""
         crowded = len(self._strangers.get(address, ())) >= self._places.per_address
         full = sum(map(len, self._strangers.values())) >= self._places.strangers
         if crowded:
@@ -82,7 +82,7 @@ class Connections:
         return connection, crowded or full
 
     def prove(self, connection: Connection, project_id: str, job: str = "") -> None:
-        """Note that a connection has shown a good token; TransferRefused if there are enough of its kind."""
+        """Record that a connection has sent a valid token. Raises TransferRefused if a limit is reached."""
         if connection.project_id:
             return
         places, mine, address = self._places, len(self._of_project.get(project_id, ())), connection.address
@@ -109,16 +109,16 @@ class Connections:
             self.rest(connection)
 
     def rest(self, lane: Connection) -> None:
-        """Note that a lane has no open order any more."""
-        if lane.project_id:  # it has not left
+        """Record that a lane no longer has an open order."""
+        if lane.project_id:  # it was not dropped
             self._idle[lane] = None
 
     def work(self, lane: Connection) -> None:
-        """Note that a lane has an open order."""
+        """Record that a lane has an open order."""
         self._idle.pop(lane, None)
 
     def leave(self, connection: Connection) -> None:
-        """Note that a connection has ended."""
+        """Unregister a connection that has ended."""
         self._forget_stranger(connection)
         self._idle.pop(connection, None)
         address = connection.address if connection.project_id else ""
@@ -136,10 +136,10 @@ class Connections:
     def _make_place(
         self, is_full: bool, is_of_these: Callable[[Connection], bool], found: str, share: float = math.inf
     ) -> None:
-        """Drop one of these connections if they are too many; TransferRefused where none has to make place.
+        """If a limit is reached, drop a connection for the newcomer. Raises TransferRefused if none may be dropped.
 
-        It is the lane that has been idle for longest, or else one of a project that has more than the `share` of the
-        newcomer's, who may have one more.
+        Drops the matching lane that has been idle for longest, or else the newest connection of the project with the
+        most, if it would still have more than the newcomer's project, which has `share` connections.
         """
         if not is_full:
             return
@@ -165,9 +165,9 @@ class Connections:
 
 
 class Held:
-    """Refused connections that stay open and are not read: a descriptor and a timer each; used on one event loop only.
+    """Refused connections that stay open unread, at the cost of a descriptor and a timer; used on one event loop only.
 
-    Bytes that their peers go on sending stay in the kernel, whose buffers are full soon.
+    Bytes that their peers continue to send stay in the kernel's buffers, which fill up soon.
     """
 
     def __init__(self, places: Places, held_s: float) -> None:
@@ -175,25 +175,25 @@ class Held:
         self._held_s = held_s
         self._of_address: Counter[str] = Counter()
         self._open: dict[socket.socket, str] = {}
-        #: Of its own: the shared one is the process's, and other threads may watch its state.
+        #: A separate generator, as the global one is shared by the process.
         self._random = random.Random()  # noqa: S311
 
     def __len__(self) -> int:
         return len(self._open)
 
     def hold(self, sock: socket.socket, address: str) -> None:
-        """Close a connection after its time; at once where too many are held, of all or of this address."""
+        """Close a connection after the hold time, or at once if too many are held in total or of this address."""
         places = self._places
         if len(self._open) >= places.held or self._of_address[address] >= places.held_per_address:
             sock.close()
             return
         self._open[sock] = address
         self._of_address[address] += 1
-        held_s = self._held_s * self._random.uniform(0.5, 1.5)  # those that came at once do not come again at once
+        held_s = self._held_s * self._random.uniform(0.5, 1.5)  # so that simultaneous clients reconnect at other times
         asyncio.get_running_loop().call_later(held_s, self._let_go, sock)
 
     def close(self) -> None:
-        """Close all of them now."""
+        """Close all held connections now."""
         for sock in list(self._open):
             self._let_go(sock)
 

@@ -1,4 +1,4 @@
-r"""Frames of the data plane: what both sides say, in which order.  Pure: no socket, no clock.
+r"""Frames of the data plane: the messages of both sides and their order.  Pure code: no socket, no clock.
 
 A frame is a header of five bytes, then a body::
 
@@ -7,14 +7,14 @@ A frame is a header of five bytes, then a body::
     +------+----------------+------------------------+
 
 Kind ``J`` is a control frame: a JSON object ``{"version": 1, "type": ..., fields}`` of at most 64 KiB.  Kind ``D`` is
-data: up to 512 KiB of input or result.  Data comes in frames too, so that a sender can say that it is alive while its
-rate is 0, a server can refuse in the middle, and one byte too many is seen before it is read.
+data: up to 512 KiB of input or result.  Data is framed too, so that a sender can send keepalives while its rate is 0, a
+server can refuse in the middle, and excess bytes are detected before they are read.
 
 Sending an input (token with purpose ``send``)::
 
     client                                    server
     Hello(token)                    ->
-                                    <-        Accept(offset_bytes, shaped)   what is there already
+                                    <-        Accept(offset_bytes, shaped)   the part already received
     data from offset_bytes on       ->
     KeepAlive                       ->        while the schedule holds the stream
     Trailer(sha256 of all bytes)    ->
@@ -23,26 +23,26 @@ Sending an input (token with purpose ``send``)::
                                     <-        Result(size_bytes, sha256), data
     ResultReceived                  ->
 
-Fetching a result later (``fetch``): ``Hello`` is followed by the server's ``KeepAlive`` and ``Result``.  In the place
-of any frame the server may send ``Refuse(reason, message)``, and in that of ``Result`` ``Failed(code, message)``;
-both end the connection.  The server may send ``KeepAlive`` wherever the client waits for it.
+Fetching a result later (``fetch``): ``Hello`` is followed by the server's ``KeepAlive`` and ``Result``.  Instead of any
+frame the server may send ``Refuse(reason, message)``, and instead of ``Result`` it may send ``Failed(code, message)``;
+both end the connection.  The server may send ``KeepAlive`` whenever the client waits for it.
 
-Small jobs share a connection, a *lane*: inputs of at most 64 KiB, any number of them on their way at once, each under a
-number that the client gives it.  A lane begins with ``Order`` or ``Fetch`` in the place of ``Hello``::
+Small jobs share a connection, a *lane*: inputs of at most 64 KiB, any number of them in progress at once, each
+identified by a number that the client assigns.  A lane begins with ``Order`` or ``Fetch`` instead of ``Hello``::
 
     client                                    server
     Order(number, token, ..), data  ->                                  the whole input in one data frame
-    Fetch(number, token)            ->                                  a result that waits
-                                    <-        Result(.., number), data  as jobs end, in whatever order
+    Fetch(number, token)            ->                                  request for a result
+                                    <-        Result(.., number), data  as jobs end, in any order
                                     <-        Failed(.., number)        this job ended without a result
-                                    <-        Refuse(.., number)        this order is not taken; the lane goes on
+                                    <-        Refuse(.., number)        this order is refused; the lane continues
                                     <-        Held(number)              the result is too large for a lane
     ResultReceived(number)          ->
 
-``KeepAlive`` may come from either side at any time, and a ``Refuse`` without a number ends the lane.
+Either side may send ``KeepAlive`` at any time. A ``Refuse`` without a number ends the lane.
 
-The address the client sends from is not part of the exchange: the client names it to the scheduler, which signs it with
-the token, and the server compares it with the one that it sees.
+The client's source address is not part of the exchange: the client reports it to the scheduler, which signs it with the
+token, and the server compares it with the address that it observes.
 """
 
 import json
@@ -58,7 +58,7 @@ MAX_CONTROL_BYTES = 64 * 1024
 MAX_DATA_BYTES = 512 * 1024
 #: Largest input, and largest result, that travels on a lane.
 SMALL_BYTES = SMALL_INPUT_BYTES
-#: Numbers beyond this are no sizes of files.
+#: Largest accepted integer, and largest size of a file.
 MAX_SIZE_BYTES = 2**63 - 1
 
 _HEADER = struct.Struct(">cI")
@@ -68,12 +68,12 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class BadFrame(Exception):
-    """Bytes that are no frame of this protocol; the message names the place and repeats no content."""
+    """Bytes that are not a valid frame of this protocol; the message states the place, but no content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First frame of every connection."""
+    """First frame of every connection that is not a lane."""
 
     type: ClassVar[str] = "hello"
     token: str = ""
@@ -81,7 +81,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One small job: its input follows in one data frame, or it has none (0 bytes)."""
+    """One small job. Its input follows in one data frame, unless it is empty (0 bytes)."""
 
     type: ClassVar[str] = "order"
     number: int
@@ -92,7 +92,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """The result of one job is wanted."""
+    """Request for the result of one job, on a lane."""
 
     type: ClassVar[str] = "fetch"
     number: int
@@ -101,17 +101,17 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The server wants the input from this offset on."""
+    """The server expects the input from this offset on."""
 
     type: ClassVar[str] = "accept"
     offset_bytes: int
-    #: The connection comes from the source that the token names, whose host is asked to hold it to the plan.
+    #: The connection comes from the source in the token, and the source's host is asked to limit it to the plan.
     shaped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """The input is complete; the digest covers all of it, not only what this connection carried."""
+    """The client has sent the whole input; the digest covers all of it, not only the part sent on this connection."""
 
     type: ClassVar[str] = "trailer"
     sha256: str
@@ -119,7 +119,7 @@ class Trailer:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The input is complete, checked and on disk: the client may forget it."""
+    """The server has the input, complete, checked and on disk: the client no longer needs to keep it."""
 
     type: ClassVar[str] = "staged"
     received_bytes: int
@@ -127,18 +127,18 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """So many bytes of result follow as data frames."""
+    """`size_bytes` bytes of result follow in data frames."""
 
     type: ClassVar[str] = "result"
     size_bytes: int
     sha256: str
-    #: Of the order on a lane; a connection for one job has no numbers.
+    #: Number of the order on a lane; 0 on a connection for one job.
     number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ResultReceived:
-    """The client has the result, checked: the server may forget it."""
+    """The client has received and checked the result: the server no longer needs to keep it."""
 
     type: ClassVar[str] = "result_received"
     number: int = 0
@@ -146,7 +146,7 @@ class ResultReceived:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The job is complete, and its result too large for a lane: it waits to be fetched on a separate connection."""
+    """The job is complete, but its result is too large for a lane and must be fetched on a separate connection."""
 
     type: ClassVar[str] = "held"
     number: int
@@ -164,7 +164,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The server does not go on; the reason is a stable word."""
+    """The server refuses to continue; the reason is a stable identifier."""
 
     type: ClassVar[str] = "refuse"
     reason: str
@@ -174,7 +174,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """Nothing to say, and still there."""
+    """Sign of life of a peer that has nothing else to send."""
 
     type: ClassVar[str] = "keep_alive"
 
@@ -187,14 +187,14 @@ _FIELDS = {cls: {field.name: field for field in fields(cls)} for cls in get_args
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What follows: a control frame or data, and how many bytes of it."""
+    """The header of a frame: whether it is data or a control frame, and the length of its body."""
 
     is_data: bool
     length: int
 
 
 def encode(frame: Frame) -> bytes:
-    """Return a control frame as it goes on the wire, header included."""
+    """Return an encoded control frame, including its header."""
     content = {name: getattr(frame, name) for name in _FIELDS[type(frame)]}
     body = json.dumps({"version": VERSION, "type": frame.type, **content}).encode()
     if len(body) > MAX_CONTROL_BYTES:
@@ -203,14 +203,14 @@ def encode(frame: Frame) -> bytes:
 
 
 def encode_data_header(length: int) -> bytes:
-    """Return the header of a data frame; the caller sends the data after it, uncopied."""
+    """Return the header of a data frame; the caller sends the data after it, without a copy."""
     if not 0 < length <= MAX_DATA_BYTES:
         raise BadFrame(f"data: {length} bytes, expected 1..{MAX_DATA_BYTES}")
     return _HEADER.pack(_DATA, length)
 
 
 def decode_header(header: bytes | memoryview) -> Header:
-    """Read the five bytes before each body."""
+    """Parse the five bytes before each body. Raises BadFrame if they are invalid."""
     kind, length = _HEADER.unpack(header)
     if kind not in (_CONTROL, _DATA):
         raise BadFrame("header: unknown kind of frame")
@@ -221,7 +221,7 @@ def decode_header(header: bytes | memoryview) -> Header:
 
 
 def decode(body: bytes) -> Frame:
-    """Read the body of a control frame; anything unexpected is refused, not ignored."""
+    """Parse the body of a control frame. Raises BadFrame for anything unexpected, including unknown fields."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):

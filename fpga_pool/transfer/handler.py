@@ -1,8 +1,7 @@
 """Interface of the data server to its agent: the server knows bytes and tokens, the agent knows jobs and slots.
 
-Methods are called from worker threads, several at a time, and may block for as long as a disk takes, except where they
-say otherwise.  Any of them
-may raise TransferRefused: the reason is sent to the client and the stream ends.
+Unless stated otherwise, methods are called from worker threads, several at a time, and may block for disk I/O.  Any
+of them may raise TransferRefused: the reason is sent to the client and the stream ends.
 """
 
 import math
@@ -19,14 +18,14 @@ from fpga_pool.transfer.tokens import TransferGrant
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Where an admitted input goes.
+    """The destination of an admitted input.
 
-    The server writes to `spool_path` with ``.part`` appended and renames it when the input is complete; what an
-    earlier stream left there is continued, so the path belongs to one attempt of one job.
+    The server writes to `spool_path` with ``.part`` appended and renames it when the input is complete.  A partial
+    input of an earlier stream is continued, so the path must belong to one attempt of one job.
     """
 
     spool_path: Path
-    #: How fast this stream may be read, beside the limit of the whole port.
+    #: Rate limit of this stream, in addition to the limit of the whole port.
     rate_bps: float = math.inf
 
 
@@ -37,16 +36,16 @@ class JobResult:
     path: Path
     size_bytes: int
     sha256: str
-    #: The output itself where it is small; there is no file then.
+    #: The output itself if it is small; then there is no file.
     data: bytes | None = None
-    #: How it is planned to flow back, in seconds after `ended_at` (UTC); empty = as fast as the client takes it.
+    #: Planned rates of its transfer, in seconds after `ended_at` (UTC); empty = as fast as the client reads.
     transfer: tuple[RateSegment, ...] = ()
     ended_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SmallInput:
-    """The whole input of a small job, its digest checked."""
+    """The whole input of a small job, whose digest was checked."""
 
     grant: TransferGrant
     data: bytes
@@ -54,46 +53,46 @@ class SmallInput:
 
 @dataclass(frozen=True, slots=True)
 class JobFailure:
-    """Why a job ended without output; the code is stable."""
+    """The reason why a job ended without output; the code is stable."""
 
     code: str
     message: str
 
 
 class TransferHandler(Protocol):
-    """The agent, seen from its data port."""
+    """The agent, as used by its data port."""
 
     def announcement(self, grant: TransferGrant) -> "Future[None] | None":
-        """Return a future that ends when the agent hears of the grant's job; None if it has.
+        """Return a future that is done when the agent learns of the grant's job; None if it is known.
 
-        Called on the event loop: it must not wait, not even for a lock that is held while a disk works.
+        Called on the event loop: it must not block, not even on a lock that is held during disk I/O.
         """
 
     def admit(self, grant: TransferGrant) -> Admission:
-        """Decide about a stream whose token is good: the job is known, the attempt current, its input not yet here."""
+        """Admit a stream with a valid token, or refuse it if its job, attempt or input does not match."""
 
     def seen(self, grant: TransferGrant) -> None:
-        """Note that an admitted stream comes from the source that its token names."""
+        """Record that an admitted stream comes from the source in its token."""
 
     def progress(self, grant: TransferGrant, received_bytes: int) -> None:
-        """Note how much is there; a refusal here stops the stream.
+        """Record how many bytes have arrived; TransferRefused stops the stream.
 
-        Called when a stream begins to bring data, and for every piece that is written, so it must be quick.
+        Called when the data of a stream begins, and for every piece that is written, so it must be fast.
         """
 
     def staged(self, grant: TransferGrant, sha256: str, size_bytes: int) -> None:
-        """Note that the input is complete, on disk, under `Admission.spool_path`; the client is notified afterwards."""
+        """Record that the input is complete at `Admission.spool_path`; the client is notified afterwards."""
 
     def result(self, grant: TransferGrant) -> "Future[JobResult | JobFailure]":
         """Return a new future of the job's end; the server cancels it when its client no longer waits."""
 
     def delivered(self, grants: Sequence[TransferGrant]) -> None:
-        """Note that clients have these results, checked; called again if one is fetched again."""
+        """Record that clients have received and checked these results; repeated if one is fetched again."""
 
     def stage_small(self, inputs: Sequence[SmallInput]) -> list[TransferRefused | None]:
-        """Take whole inputs, all at once; return what is against each of them.
+        """Store complete inputs on disk in one step; return the refusal of each, or None.
 
-        They are on disk when this returns.  An input that is here already is no reason to refuse it.
+        An input that is already here is not refused.
         """
 
 
@@ -101,4 +100,4 @@ class TokenLedger(Protocol):
     """Remembers which tokens were used, across restarts of the agent."""
 
     def use(self, tokens: Sequence[tuple[str, float]]) -> list[bool]:
-        """Mark tokens as used; False for each that was before.  They may be forgotten after their deadlines (epoch)."""
+        """Mark tokens as used; False for each used before.  Tokens may be forgotten after their deadlines (epoch)."""

@@ -1,7 +1,6 @@
-"""Many small jobs on one connection; the exchange is drawn in `frames`.
+"""The server's side of a lane: many small jobs on one connection. `frames` describes the exchange.
 
-What arrives together is handled together: one question to the agent for all orders that lie in the buffer, one write
-for all answers that are due.
+Frames are processed in bursts: one call of the agent for all orders in the buffer, and one write for all answers.
 """
 
 import asyncio
@@ -25,29 +24,29 @@ LOG = logging.getLogger(__name__)
 End = JobResult | JobFailure
 Beginning = frames.Order | frames.Fetch
 
-#: Orders handled at once, and bytes of their inputs; orders of one lane that wait for their end or for the client to
-#: confirm it.
+#: Maximum number of orders in a burst, and of bytes of their inputs; maximum number of open orders of a lane, whose job
+#: has not ended or whose result is not confirmed by the client.
 _BURST, _BURST_BYTES, _OPEN = 64, 512 * 1024, 1024
-#: Refusals of a token that no scheduler made for this host, and how many of them end a lane.
+#: Reasons of refusal for tokens that no scheduler issued for this host, and the number of them that ends a lane.
 _FORGED, _MOST_FORGED = ("missing_token", "bad_signature", "wrong_host"), 3
-#: A lane rests so long for each order that was refused.
+#: Pause of a lane for each refused order, in seconds.
 _REFUSED_S = 0.01
 
 
 @dataclass(slots=True)
 class _Arrived:
-    """An order, what its token permits or why that is refused, and its input."""
+    """An order, the grant of its token or the reason of refusal, and its input."""
 
     order: Beginning
     outcome: TransferGrant | TransferRefused
     data: bytes = b""
-    #: Ends when the agent hears of its job; None where it has.
+    #: Done when the agent knows its job; None if it already does.
     announcement: "asyncio.Future[None] | None" = None
 
 
 @dataclass(slots=True)
 class _Burst:
-    """What arrived together."""
+    """Orders and confirmations that are processed together."""
 
     orders: list[_Arrived] = field(default_factory=list)
     received: list[TransferGrant] = field(default_factory=list)
@@ -59,14 +58,14 @@ class _Burst:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """An order that was taken, and the future of its job's end."""
+    """An accepted order, and the future of its job's end."""
 
     grant: TransferGrant
     end: "Future[End]"
 
 
 class Lane:
-    """One lane, seen from the server."""
+    """The server's side of one lane."""
 
     def __init__(
         self, port: Port, stream: FrameStream, connection: Connection, ask: Callable[..., Awaitable[Any]]
@@ -74,27 +73,27 @@ class Lane:
         self._port = port
         self._stream = stream
         self._connection = connection
-        #: Runs a question to the handler in a worker thread.
+        #: Calls the handler in a worker thread.
         self._ask = ask
         self._loop = asyncio.get_running_loop()
         self._open: dict[int, _Taken] = {}
-        #: Orders of jobs that are not known here yet.
+        #: Numbers of orders whose jobs are not known here yet.
         self._unannounced: set[int] = set()
-        #: What waits for these jobs, and stages their inputs.
+        #: Tasks that wait for these jobs to become known, and stage their inputs.
         self._late: set[asyncio.Task[None]] = set()
         self._unannounced_bytes = 0
-        #: Results that were sent, until the client says that it has them.
+        #: Grants of sent results that the client has not confirmed yet.
         self._unconfirmed: dict[int, TransferGrant] = {}
         self._ended: list[int] = []
         self._answers: list[bytes] = []
         self._due = asyncio.Event()
         self._waking = False
-        #: A token was good: until then no input is read, and the lane does not last long.
+        #: Set by the first valid token; until then no input is kept, and the lane has a timeout.
         self._proven = asyncio.Event()
         self._forged = 0
 
     async def run(self, first: Beginning) -> None:
-        """Serve until the client hangs up."""
+        """Serve the lane until the client disconnects."""
         listening = asyncio.create_task(self._listen(first))
         answering = asyncio.create_task(self._answer())
         proving = asyncio.create_task(self._expect_proof())
@@ -116,12 +115,12 @@ class Lane:
                 taken.end.cancel()
 
     async def _expect_proof(self) -> None:
-        """Refuse a client that shows no good token in time."""
+        """Refuse a client that sends no valid token in time."""
         try:
             async with asyncio.timeout(self._port.limits.hello_timeout_s):
                 await self._proven.wait()
         except TimeoutError:
-            raise TransferRefused("missing_token", "no good token in time; request one from the scheduler") from None
+            raise TransferRefused("missing_token", "no valid token in time; request one from the scheduler") from None
 
     # Listening
 
@@ -177,7 +176,7 @@ class Lane:
         return grant
 
     def _add(self, arrived: _Arrived, burst: _Burst) -> None:
-        """Put an order to those that are handled next."""
+        """Add an order to the burst, and find out whether its job is known."""
         burst.orders.append(arrived)
         burst.input_bytes += len(arrived.data)
         if isinstance(arrived.outcome, TransferRefused):
@@ -219,18 +218,18 @@ class Lane:
             waiting.add_done_callback(self._late.discard)
             self._unannounced |= {arrived.order.number for arrived in late}
             self._unannounced_bytes += sum(len(arrived.data) for arrived in late)
-        while self._unannounced_bytes > _BURST_BYTES:  # nothing more of this lane is read meanwhile
+        while self._unannounced_bytes > _BURST_BYTES:  # do not read more of this lane until jobs become known
             await asyncio.wait(self._late, return_when=asyncio.FIRST_COMPLETED)
 
     async def _take_late(self, orders: list[_Arrived]) -> None:
-        """Handle orders as their jobs become known, those that become known together at once, and the rest in time."""
+        """Process orders in groups as their jobs become known, and after the timeout the rest."""
         give_up_s = self._loop.time() + self._port.limits.announcement_s
         hopes = {one.announcement: one for one in orders if one.announcement is not None}
         try:
             while hopes:
                 left_s = max(give_up_s - self._loop.time(), 0.0)
                 await asyncio.wait(hopes, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-                await asyncio.sleep(0)  # a command names many jobs
+                await asyncio.sleep(0)  # one command may announce many jobs
                 known = [hope for hope in hopes if hope.done()] if self._loop.time() < give_up_s else list(hopes)
                 await self._take_announced([hopes[hope] for hope in known])
                 for hope in known:
@@ -286,7 +285,7 @@ class Lane:
         outcome.end.add_done_callback(lambda _: self._note_end(order.number))
 
     def _stage(self, orders: Sequence[_Arrived]) -> list[_Taken | TransferRefused]:
-        """Have the good orders taken; for a worker thread."""
+        """Pass the valid orders to the handler; called in a worker thread."""
         outcomes = [_intact(arrived) for arrived in orders]
         granted = {place: grant for place, grant in enumerate(outcomes) if isinstance(grant, TransferGrant)}
         fresh = self._port.ledger.use([(grant.token_id, grant.deadline_s) for grant in granted.values()])
@@ -314,7 +313,7 @@ class Lane:
     # Answering
 
     def _note_end(self, number: int) -> None:
-        """Queue the notification of the end; any thread may call this."""
+        """Queue the notification that a job has ended; any thread may call this."""
         self._ended.append(number)
         if not self._waking:
             self._waking = True
@@ -355,7 +354,7 @@ class Lane:
 
 
 def _intact(arrived: _Arrived) -> TransferGrant | TransferRefused:
-    """Return what the token of an order permits, if its input is what the client meant to send."""
+    """Return the outcome of an order; a refusal if its input does not match its digest."""
     order, outcome = arrived.order, arrived.outcome
     if not isinstance(order, frames.Order) or isinstance(outcome, TransferRefused):
         return outcome

@@ -1,4 +1,4 @@
-"""A lane, seen from the requester: many small jobs on one connection, for one thread that sends and hears at once."""
+"""The requester's side of a lane: many small jobs on one connection, driven by one thread in both directions."""
 
 import os
 import select
@@ -15,12 +15,12 @@ from fpga_pool.transfer.stream import KEEPALIVE_S, WOULD_BLOCK, WRITE_BYTES, Tra
 
 _READ_BYTES = 256 * 1024
 
-#: An answer to an order, with the result's bytes.
+#: An answer to an order, and the bytes of the result.
 Answer = tuple[frames.Result | frames.Failed | frames.Refuse | frames.Held, bytes]
 
 
 class LaneConnection:
-    """What `put` was given leaves, and answers come back, while `pump` runs."""
+    """A connection on which `pump` sends the frames queued by `put`, and receives answers."""
 
     def __init__(self, sock: socket.socket, silence_s: float = 30.0) -> None:
         sock.setblocking(False)
@@ -44,20 +44,20 @@ class LaneConnection:
         os.close(self._wakeup)
 
     def wake(self) -> None:
-        """Let `pump` return soon; any thread may call this while the lane is open."""
+        """Make `pump` return soon; any thread may call this while the lane is open."""
         os.eventfd_write(self._wakeup, 1)
 
     def put(self, frame: frames.Frame, data: bytes = b"") -> None:
-        """Have a frame sent, and a data frame after it."""
+        """Queue a frame, followed by a data frame if there is data."""
         self._out += frames.encode(frame)
         if data:
             self._out += frames.encode_data_header(len(data))
             self._out += data
 
     def pump(self, timeout_s: float) -> list[Answer]:
-        """Move bytes in both directions, wait for some if there are none; return the answers that are complete.
+        """Send and receive, waiting up to `timeout_s` for the socket; return the answers that are complete.
 
-        TransferRefused if the server ends the lane, TransferBroken if the network does or the server falls silent.
+        Raises TransferRefused if the server ends the lane, TransferBroken if the network fails or the server is silent.
         """
         now_s = time.monotonic()
         if now_s - self._sent_s >= KEEPALIVE_S and not self._out:
@@ -74,7 +74,7 @@ class LaneConnection:
             raise TransferBroken(f"the server does not speak this protocol: {error}") from error
         if time.monotonic() - self._moved_s > self._silence_s:
             self._broken = TransferBroken(f"the server sent nothing for {self._silence_s:g} s")
-        # What the server said before it hung up counts.
+        # Answers that arrived before the connection broke are returned first.
         if self._broken is not None and not answers:
             raise self._broken
         return answers
@@ -108,7 +108,7 @@ class LaneConnection:
             self._broken = TransferBroken(f"the connection failed: {error}")
 
     def _answers(self) -> Iterator[Answer]:
-        """Yield what is complete; the rest stays."""
+        """Yield complete answers; the rest stays in the buffer."""
         begin = 0
         try:
             while (piece := self._frame(begin)) is not None:
@@ -135,7 +135,7 @@ class LaneConnection:
             del self._in[:begin]
 
     def _frame(self, begin: int) -> tuple[frames.Header, int] | None:
-        """Return the header of the frame at this place and where its body is, if all of it is here."""
+        """Return the header and the offset of the body of the frame at `begin`, if it is complete, else None."""
         body_at = begin + frames.HEADER_BYTES
         if len(self._in) < body_at:
             return None

@@ -1,6 +1,6 @@
 """State shared by the sessions of one data port: limits, the token bucket of its read rate, and spool files of inputs.
 
-Methods of `Spool` block; sessions call them in a worker thread.
+Methods of `Spool` block, so sessions call them in a worker thread.
 """
 
 import asyncio
@@ -29,31 +29,31 @@ from fpga_pool.transfer.tokens import TransferGrant, Verifier
 
 LOG = logging.getLogger(__name__)
 
-#: Errors of a disk that has no room at the moment.
+#: Error numbers of a full disk.
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
-#: What may pass at once after a pause: this long at full rate.  A port that did not get the processor for a while must
-#: be able to catch up, or its links stand still for good.
+#: Burst after a pause, as a duration at full rate.  A port that had no CPU for a while must be able to catch up, or the
+#: capacity of its links would be lost.
 _BURST_S = 0.25
 
-#: What earlier streams left is hashed in such steps, and in so many of the worker threads at a time.
+#: Step size for hashing the partial inputs of earlier streams, and the number of worker threads that may do so at once.
 _HASH_STEP_BYTES, _HASHING = 4 * 2**20, 2
 
 
 class TokenBucket:
-    """Meter of one rate, shared by any number of streams; used by one thread."""
+    """A rate limit shared by any number of streams; used by one thread."""
 
     def __init__(self, rate_bps: float, now_s: float) -> None:
         if not rate_bps > 0:
             raise InvalidInput(f"rate_bps: expected more than 0, got {rate_bps}")
         self._rate_bps = rate_bps
-        #: When everything taken so far has been paid for.
+        #: When the bytes taken so far are paid for at the rate.
         self._paid_s = now_s
 
     def take(self, taken_bytes: int, now_s: float) -> float:
-        """Count bytes that were read; return how many seconds to wait before reading on.
+        """Count bytes that were read; return how many seconds to wait before reading more.
 
-        Each stream waits for the debt of all: the next bytes of any of them come after those already taken.
+        Each stream waits until the bytes of all streams are paid for.
         """
         if math.isinf(self._rate_bps):
             return 0.0
@@ -63,22 +63,22 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Times and amounts that bound what a client can hold."""
+    """Limits of the resources that clients can occupy."""
 
-    #: For the first frame.
+    #: Timeout of the first frame.
     hello_timeout_s: float = 5.0
-    #: Not one byte for so long ends a stream.
+    #: Time without a single byte after which a stream ends.
     stall_timeout_s: float = 30.0
-    #: A client whose schedule holds it says KeepAlive; after so long without data that is not enough.
+    #: Time without data after which a stream ends even if the client, held by its schedule, sends KeepAlive.
     hold_timeout_s: float = 600.0
-    #: How long a connection waits for the result; it can be fetched later.
+    #: Time that a connection waits for the result, which can be fetched later.
     result_timeout_s: float = 3600.0
     keepalive_s: float = 10.0
-    #: How long a refused client may take to read why.
+    #: Time for a refused client to read the reason.
     linger_s: float = 1.0
-    #: How long the connection of a refused stranger stays open.
+    #: Time for which the connection of a refused unauthenticated client stays open.
     held_s: float = 5.0
-    #: How long the order of a job waits that is not known here: its command may be slower than its client.
+    #: Time to wait for the announcement of an unknown job, as its command may arrive later than its client.
     announcement_s: float = 2.0
     places: Places = field(default_factory=Places)
 
@@ -91,7 +91,7 @@ class Port:
     verifier: Verifier
     handler: TransferHandler
     ledger: TokenLedger
-    #: Seconds since the epoch, for deadlines of tokens.
+    #: Returns seconds since the epoch, to check deadlines of tokens.
     clock: Callable[[], float]
     limits: Limits
     ingress: TokenBucket
@@ -99,26 +99,26 @@ class Port:
     counters: Counter[str]
     connections: Connections
     held: Held
-    #: Connections that have not shown their first frame, and are no sessions yet.
+    #: Connections that have not sent their first frame, and are not sessions yet.
     doors: "set[Door]" = field(default_factory=set)
-    #: Held by streams that hash what an earlier one left; the others need worker threads for each piece.
+    #: Acquired by streams that hash partial inputs, to leave worker threads to streams that receive data.
     hashing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_HASHING))
     #: Jobs whose input is arriving now.
     receiving: set[str] = field(default_factory=set)
-    #: Refusals that the log shows.
+    #: Rate limit of refusals in the log.
     shown: Allowance = field(default_factory=lambda: Allowance(at_once=20, per_s=1))
-    #: Strangers that are told why they are refused; others are held without a word, for which their programs wait.
+    #: Rate limit of reasons sent to refused unauthenticated clients; others get no response, so that they wait for one.
     told: Allowance = field(default_factory=lambda: Allowance(at_once=20, per_s=1))
 
     def verify(self, token: str, connection: Connection) -> TransferGrant:
-        """Return what a token permits here; one that the door has verified is not verified again."""
+        """Return the grant of a token; a token that the door has verified is not verified again."""
         known, connection.verified = connection.verified, None
         if known is not None and known[0] == token:
             return known[1]
         return self.verifier.verify(token, self.clock())
 
     def log_refusal(self, what: str, refused: TransferRefused) -> None:
-        """Count a refusal, and log it as far as clients do not fill the log by it."""
+        """Count a refusal, and log it unless too many were logged recently."""
         self.counters[refused.reason] += 1
         if self.shown.take(time.monotonic()):
             missed = self.shown.missed()
@@ -144,7 +144,7 @@ def _storage_errors() -> Iterator[None]:
 
 
 class Spool:
-    """One input on its way: ``PATH.part`` while it is incomplete, ``PATH`` when length and digest are right."""
+    """One input in progress: ``PATH.part`` while it is incomplete, ``PATH`` once length and digest were verified."""
 
     def __init__(self, path: Path, input_bytes: int) -> None:
         self._path = path
@@ -152,16 +152,16 @@ class Spool:
         self._input_bytes = input_bytes
         self._file: BinaryIO | None = None
         self._digest = hashlib.sha256()
-        #: How much an earlier stream left.
+        #: Bytes that an earlier stream left.
         self.found_bytes = 0
-        #: How much is written and in the digest.
+        #: Bytes that are written and included in the digest.
         self.size_bytes = 0
 
     def open(self) -> None:
-        """Open what an earlier stream left, or a new file."""
+        """Open the partial input that an earlier stream left, or a new file."""
         with _storage_errors():
             if self._path.exists():
-                # Complete, but the agent died before it took note: the digest is checked again, no byte is sent again.
+                # Complete, but the agent died before recording it: only the digest is checked again.
                 self._path.replace(self._part)
             descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._file = os.fdopen(descriptor, "r+b", buffering=0)
@@ -171,7 +171,7 @@ class Spool:
                 self.found_bytes = 0
 
     def hash_found(self) -> None:
-        """Take some more of what was found into the digest."""
+        """Add the next step of the found bytes to the digest."""
         step_end = min(self.found_bytes, self.size_bytes + _HASH_STEP_BYTES)
         with _storage_errors():
             while self.size_bytes < step_end:
@@ -190,7 +190,7 @@ class Spool:
                 piece = piece[self._opened.write(piece) :]
 
     def finish(self, sha256: str) -> None:
-        """Make the input durable under its final name, if it is what the client meant to send."""
+        """Store the input durably under its final name. Raises TransferRefused if length or digest do not match."""
         if self.size_bytes < self._input_bytes:
             raise TransferRefused("short", f"the input ends after {self.size_bytes} of {self._input_bytes} bytes")
         if self._digest.hexdigest() != sha256:
@@ -205,12 +205,12 @@ class Spool:
                 os.close(directory)
 
     def discard(self) -> None:
-        """Remove what is there; it will not be continued."""
+        """Remove the partial input, which will not be continued."""
         with _storage_errors():
             self._part.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the file; what is incomplete stays for the next stream."""
+        """Close the file; an incomplete input stays for the next stream."""
         if self._file is not None:
             self._file.close()
 
@@ -220,7 +220,7 @@ class Spool:
         return self._file
 
 
-# ---- A connection until its first frame is here; a token that opens nothing is refused at the door
+# ---- A connection until its first frame has arrived; a client with an invalid token is refused at this stage
 
 _PIECE_BYTES = 4096
 #: The state of a connection whose ends are both open, in the first byte of ``struct tcp_info``.
@@ -228,9 +228,10 @@ _ESTABLISHED = 1
 
 
 class Door:
-    """One connection without TLS, used on the event loop of its port.  `admit` gets it with all that it has said.
+    """One connection without TLS before its first frame; used on the event loop of its port.
 
-    It is heard at once: one that has sent a bad token, or has hung up, costs the loop nothing more.
+    `admit` is called with the connection and all bytes read from it.  Bytes that have already arrived are read at once,
+    so that a client that sent an invalid token, or has disconnected, needs no further processing in the loop.
     """
 
     def __init__(
@@ -239,12 +240,12 @@ class Door:
         self._port, self._sock, self._address, self._admit = port, sock, address, admit
         self._said = bytearray()
         self._loop = asyncio.get_running_loop()
-        #: None until the connection has to wait, or is let in: so long it is not counted.
+        #: None, and not counted, until the connection has to wait or is admitted.
         self._connection: Connection | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        """Hear what the client has sent, or wait for it."""
+        """Read what the client has sent, or wait for it."""
         if not self._hear():
             self._wait()
 
@@ -255,7 +256,7 @@ class Door:
         self._sock.close()
 
     def _enter(self) -> Connection:
-        """Count the connection; the oldest stranger goes where they are too many."""
+        """Count the connection; if there are too many unauthenticated ones, the oldest is dropped."""
         if self._connection is None:
             self._connection, crowded = self._port.connections.enter(self._address, self.close)
             self._port.counters["busy"] += crowded
@@ -272,7 +273,7 @@ class Door:
         self._port.doors.add(self)
 
     def _hear(self) -> bool:
-        """Take what was sent since; return whether that decides about the connection."""
+        """Read the bytes that have arrived; return whether they decide about the connection."""
         try:
             piece = b"" if has_left(self._sock) else self._sock.recv(_PIECE_BYTES)
         except BlockingIOError:
@@ -298,7 +299,7 @@ class Door:
         try:
             verified = first.token, self._port.verifier.verify(first.token, self._port.clock())
         except TransferRefused as refused:
-            # A lane refuses an order by itself, and others on it may be good; not where strangers are many.
+            # A lane refuses single orders, as others may be valid; but not if many clients were refused recently.
             if isinstance(first, frames.Hello) or not self._port.told.take(self._loop.time()):
                 self._refuse(refused)
                 return True
@@ -329,17 +330,17 @@ class Door:
 
 
 def has_left(sock: socket.socket) -> bool:
-    """Return whether the client has hung up: then nothing that it said is read or verified."""
+    """Return whether the client has disconnected, so that its data need not be read or verified."""
     return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
 
 
 def no_hello(timeout_s: float) -> TransferRefused:
-    """Return why a client is refused that has not sent its first frame in time."""
+    """Return the refusal of a client that has not sent its first frame in time."""
     return TransferRefused("no_hello", f"no first frame within {timeout_s:g} s")
 
 
 def check_first(frame: frames.Frame | frames.Header) -> frames.Hello | frames.Order | frames.Fetch:
-    """Return a frame that may be the first; BadFrame if it may not."""
+    """Return the frame if it may be the first of a connection, else raise BadFrame."""
     if not isinstance(frame, frames.Hello | frames.Order | frames.Fetch):
         raise frames.BadFrame("the first frame must be hello")
     return frame

@@ -1,4 +1,4 @@
-"""When a sender may send how fast: the plan's rate segments, followed on a clock and replaceable at any time."""
+"""Pacing of a sender: the planned rate segments, followed on a clock and replaceable at any time."""
 
 import math
 import threading
@@ -11,22 +11,22 @@ from typing import Protocol
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import RateSegment
 
-#: A sender that was held up by its processor or network makes up for so much of it; what is more stays late.
+#: Delay, caused by its CPU or network, that a sender may catch up; a larger delay shifts the rest of its schedule.
 _CATCH_UP_S = 0.25
-#: Limit of the flow itself, over the planned rate: it spreads the bytes, and leaves room to catch up.
+#: The flow is limited to this multiple of the planned rate, which spreads the bytes but allows it to catch up.
 _HEADROOM = 2.0
-#: Bytes leave in pieces of this long at the planned rate, so that a sender is not woken for each packet.
+#: Duration of a piece at the planned rate: bytes are sent in pieces, so that a sender is not woken for each packet.
 _PIECE_S = 0.01
-#: A frame is received as a whole: progress reports of a slow transfer must not lag behind.
+#: Frames are limited to this duration, but not below this size, so that progress reports of slow transfers do not lag.
 _FRAME_S, _LEAST_FRAME_BYTES = 0.1, 16 * 1024
-#: Sums of rates times seconds are this exact.
+#: Rounding error of sums of rates times durations.
 _ROUNDING_BYTES = 1.0
 
 
 class RateSchedule:
-    """Segments in order of time, without overlap; an empty schedule does not limit.
+    """Segments in order of time, without overlap; an empty schedule means no limit.
 
-    Times are relative to the anchor of its user; a rate of 0 holds, `inf` does not limit.
+    Times are relative to an anchor that the user defines. A rate of 0 holds the transfer, `inf` does not limit it.
     """
 
     def __init__(self, segments: Sequence[RateSegment] = ()) -> None:
@@ -42,10 +42,10 @@ class RateSchedule:
         self.segments = tuple(segments)
         self._begins_s = [segment.begin_s for segment in segments]
         sizes = (segment.bps * (segment.end_s - segment.begin_s) / 8 if segment.bps else 0.0 for segment in segments)
-        #: (n + 1,) what was carried before each segment, and in the end.
+        #: Bytes carried before each segment, and in total, length n + 1.
         self._before_bytes = list(accumulate(sizes, initial=0.0))
         positive = [segment.bps for segment in segments if segment.bps > 0]
-        #: A transfer that is later than planned goes on at the last rate it had, and holds only where none was given.
+        #: Rate after the end: a late transfer continues at the last positive rate, or holds if there was none.
         self._rate_afterwards = positive[-1] if positive else 0.0
 
     def rate_at(self, t_s: float) -> float:
@@ -58,7 +58,7 @@ class RateSchedule:
         return self._rate_afterwards if i == len(self.segments) - 1 else 0.0
 
     def next_change_s(self, t_s: float) -> float:
-        """Return when, after `t_s`, another segment begins or ends; `inf` if none does."""
+        """Return the next time after `t_s` at which a segment begins or ends; `inf` if there is none."""
         i = bisect_right(self._begins_s, t_s) - 1
         if i >= 0 and t_s < self.segments[i].end_s:
             return self.segments[i].end_s
@@ -66,7 +66,7 @@ class RateSchedule:
 
     @property
     def end_s(self) -> float:
-        """When the last segment ends; -inf without any."""
+        """End of the last segment; -inf if there are none."""
         return self.segments[-1].end_s if self.segments else -math.inf
 
     @property
@@ -85,11 +85,11 @@ class RateSchedule:
         return self._before_bytes[i] + segment.bps * (min(t_s, segment.end_s) - segment.begin_s) / 8
 
     def surplus_bytes(self, t_s: float) -> float:
-        """Return the bytes that have followed until `t_s` since the end, at the last rate."""
+        """Return the bytes sent between the end of the schedule and `t_s`, at the last rate."""
         return self._rate_afterwards * max(t_s - self.end_s, 0.0) / 8
 
     def next_byte(self, carried_bytes: float) -> tuple[float, float]:
-        """Return when the byte after `offset` bytes leaves, and at which rate; from the end on at the last one."""
+        """Return when the byte after `carried_bytes` is sent, and at which rate; after the end at the last rate."""
         i = self._segment_of(carried_bytes)
         if i >= len(self.segments):
             rate_bps = self._rate_afterwards if self.segments else math.inf
@@ -100,7 +100,7 @@ class RateSchedule:
         return segment.begin_s + 8 * in_segment_bytes / segment.bps, segment.bps
 
     def run_bytes(self, carried_bytes: float) -> float:
-        """Return how many bytes leave after an offset before the next hold; `inf` if none follows."""
+        """Return how many bytes are sent after `carried_bytes` before the next hold; `inf` if none follows."""
         i = self._segment_of(carried_bytes)
         while i + 1 < len(self.segments):
             following = self.segments[i + 1]
@@ -110,35 +110,35 @@ class RateSchedule:
         return math.inf
 
     def piece_bytes(self, carried_bytes: float) -> float:
-        """Return how many bytes leave after an offset at one rate; `inf` from the end on."""
+        """Return how many bytes are sent after `carried_bytes` until the rate changes; `inf` after the end."""
         i = self._segment_of(carried_bytes)
         return self._before_bytes[i + 1] - carried_bytes if i < len(self.segments) else math.inf
 
     def _segment_of(self, carried_bytes: float) -> int:
-        """Return the segment that carries the byte after an offset; one with a rate of 0 carries none."""
+        """Return the index of the segment that carries the byte after `carried_bytes`; n if it is after the end."""
         return bisect_right(self._before_bytes, max(carried_bytes, 0.0) + _ROUNDING_BYTES) - 1
 
 
 class FlowLimiter(Protocol):
-    """One flow of an egress driver, bound to the transfer when that starts."""
+    """One flow of an egress driver."""
 
     def set_rate(self, bps: float) -> None:
-        """Limit the flow from now on; 0 while its sender holds."""
+        """Limit the flow from now on; 0 while its sender sends nothing."""
 
 
 class NoLimit:
-    """A flow that only its sender holds back."""
+    """A flow that is limited by its sender only."""
 
     def set_rate(self, bps: float) -> None:
         """Accept any rate."""
 
 
 class Pacer:
-    """Says how much of an input may leave by now, so that it is never ahead of its plan; it has no thread of its own.
+    """Tells a sender how many bytes it may send now, so that it is never ahead of its plan.
 
-    One thread sends, any may replace the schedule.  A schedule may be for what is left of the input: then it is about
-    the last bytes of it, unless it is `from_first_byte`: then what it does not carry follows at its last rate.
-    `anchor_s` is the moment on `clock` from which the schedule counts.
+    One thread sends; any thread may replace the schedule.  A schedule that carries less than the input applies to the
+    last bytes of the input.  With `from_first_byte` it applies to the first bytes, and the rest follows at its last
+    rate.  `anchor_s` is the time on `clock` at which the schedule starts.
     """
 
     def __init__(
@@ -163,23 +163,23 @@ class Pacer:
 
     def _follow(self, schedule: RateSchedule) -> None:
         self._schedule = schedule
-        #: What has left before the schedule begins.
+        #: Bytes of the input before those that the schedule carries.
         self._before_bytes = 0.0 if self._from_first_byte else max(self._input_bytes - schedule.total_bytes, 0.0)
-        #: By how much the sender is later than the schedule and will not make up for.
+        #: Delay against the schedule that the sender does not catch up.
         self._late_s = 0.0
 
     def replace(self, schedule: RateSchedule) -> None:
-        """Follow another schedule from now on, on the same anchor."""
+        """Follow another schedule from now on, with the same anchor."""
         with self._changed:
             self._follow(schedule)
             self._changed.notify_all()
 
     def sent(self, count: int) -> None:
-        """Note that this many more bytes have left."""
+        """Record that `count` more bytes were sent."""
         self._sent_bytes += count
 
     def quota(self, wanted_bytes: int) -> int:
-        """Return how many of the given bytes may leave now: all, none, or pieces that are worth sending."""
+        """Return how many of `wanted_bytes` may be sent now; 0 if they are fewer than a piece worth sending."""
         with self._changed:
             t_s, due_s, rate_bps = self._position()
             self._limit(0.0 if t_s < due_s else _HEADROOM * rate_bps)
@@ -198,14 +198,14 @@ class Pacer:
             return min(wanted_bytes, allowed) if worthwhile else 0
 
     def frame_bytes(self, most_bytes: int) -> int:
-        """Return how many of the given bytes leave soon and without a hold between them: at least 1."""
+        """Return the size of the next frame, 1..`most_bytes`: bytes that will be sent soon and without a hold."""
         carried_bytes = self._sent_bytes - self._before_bytes
         _, rate_bps = self._schedule.next_byte(carried_bytes)
         soon_bytes = max(rate_bps * _FRAME_S / 8, _LEAST_FRAME_BYTES)
         return max(int(min(most_bytes, soon_bytes, self._schedule.run_bytes(carried_bytes))), 1)
 
     def hold_s(self) -> float:
-        """Return the seconds until a piece may leave."""
+        """Return the seconds until the next piece may be sent."""
         with self._changed:
             t_s, due_s, rate_bps = self._position()
             left_bytes = max(self._input_bytes - self._sent_bytes, 1)
@@ -213,12 +213,12 @@ class Pacer:
             return max(due_s + piece_s - t_s, 0.0)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until a piece may leave, for this long at most."""
+        """Wait until the next piece may be sent, at most `timeout_s`."""
         with self._changed:
             self._changed.wait(min(timeout_s, self.hold_s()))
 
     def _position(self) -> tuple[float, float, float]:
-        """Return the time on the schedule, when the next byte is due there, and at which rate it is to leave."""
+        """Return the current time on the schedule, and the planned time and rate of the next byte."""
         due_s, rate_bps = self._schedule.next_byte(self._sent_bytes - self._before_bytes)
         t_s = self._clock() - self._anchor_s - self._late_s
         beyond_s = t_s - due_s - _CATCH_UP_S
@@ -228,7 +228,7 @@ class Pacer:
         return t_s, due_s, rate_bps
 
     def _piece_bytes(self, wanted_bytes: int, rate_bps: float) -> float:
-        # The rest of a piece at a lower rate would come later than a sender makes up for.
+        # A piece ends where the rate changes: at a lower rate its rest would take longer than a sender can catch up.
         at_one_rate = self._schedule.piece_bytes(self._sent_bytes - self._before_bytes)
         return min(wanted_bytes, at_one_rate, max(rate_bps * _PIECE_S / 8, 1.0))
 

@@ -1,4 +1,4 @@
-"""The data port of a responder: one listening socket, an event loop in its own native thread."""
+"""The data port of a responder: one listening socket and an event loop in a separate native thread."""
 
 import asyncio
 import contextlib
@@ -29,15 +29,15 @@ LOG = logging.getLogger(__name__)
 _EVENTS = ("connections", "delivered", "received_bytes", "sent_bytes", "staged")
 _WORKERS = 8
 _BACKLOG = 256
-#: The kernel hands over a connection when its client has spoken, or after about this long if it says nothing.
+#: The kernel reports a connection once its client has sent data, or after about this time, in seconds.
 _DEFER_S = 1
 _ACCEPT_PAUSE_S = 0.1
-#: So many connections whose clients have hung up are closed before those that are open are served.
+#: Maximum number of connections that are accepted at once, if their clients have already disconnected.
 _LEFT_AT_ONCE = 16
 
 
 class DataServer:
-    """Takes inputs and gives results; it knows nothing of slots (see `handler.TransferHandler`).
+    """Receives inputs and delivers results; independent of slots (see `handler.TransferHandler`).
 
     `start` and `stop` may be called once each, from any thread.
     """
@@ -79,12 +79,12 @@ class DataServer:
         self._thread = threading.Thread(target=self._run, name=f"data-{host}", daemon=True)
 
     def start(self, timeout_s: float = 10.0) -> tuple[str, int]:
-        """Listen; return the address and port, or raise OSError if that cannot be bound."""
+        """Start listening; return the address and port. Raises OSError if they cannot be bound."""
         self._thread.start()
         return self._started.result(timeout_s)
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Close all connections and end; what was received so far stays on disk for later streams."""
+        """Close all connections and end the thread; partial inputs stay on disk for later streams."""
         if self._thread.ident is None:
             return
         if self._serving is not None and self._thread.is_alive():
@@ -94,11 +94,11 @@ class DataServer:
             raise ServiceUnavailable(f"the data port did not stop within {timeout_s:g} s")
 
     def counters(self) -> dict[str, int]:
-        """Return what happened since the start, by event and by reason of refusal, and the `connections` open now."""
+        """Return counts since the start, by event and by reason of refusal, and the `connections` open now."""
         return {**self._counters, "connections": len(self._sessions) + len(self._port.doors)}
 
     def refused(self) -> int:
-        """Return how many streams were refused since the start, for whatever reason."""
+        """Return how many streams were refused since the start, for any reason."""
         return sum(count for reason, count in self._counters.items() if reason not in _EVENTS)
 
     def _run(self) -> None:
@@ -128,7 +128,7 @@ class DataServer:
             await asyncio.Event().wait()  # until stop() cancels it
         finally:
             asyncio.get_running_loop().remove_reader(listener)
-            # One turn of the loop: a session that is cancelled before its first step would not close its socket.
+            # Let new sessions take their first step: one that is cancelled before would not close its socket.
             await asyncio.sleep(0)
             for door in list(self._port.doors):
                 door.close()
@@ -142,10 +142,10 @@ class DataServer:
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Take one new connection; the others wait until the loop has served those that it has.
+        """Accept one new connection; others wait until the loop has served existing ones.
 
-        Those that have hung up already are taken with it, some of them.  Done by hand so that connections are counted
-        before their TLS handshake: handshakes are bounded in number too.
+        Connections whose clients have already disconnected are closed on the way, up to a limit.  asyncio's server is
+        not used, as connections must be counted before their TLS handshake, to limit the number of handshakes.
         """
         for _ in range(_LEFT_AT_ONCE):
             try:
@@ -187,7 +187,7 @@ class DataServer:
             self._port.connections.leave(connection)
 
     async def _converse_on(self, sock: socket.socket, connection: Connection, source: str, heard: bytes) -> None:
-        with sock.dup() as spare:  # asyncio closes its own where a handshake fails
+        with sock.dup() as spare:  # asyncio closes the original if the handshake fails
             try:
                 stream = await self._open_stream(sock, heard)
             except OSError as error:
@@ -216,7 +216,7 @@ class DataServer:
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # asyncio leaves a TLS connection open whose handshake is cancelled; ended from below, it fails and closes.
+            # asyncio does not close a TLS connection whose handshake is cancelled; shutdown makes the handshake fail.
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
             await asyncio.wait({opening})

@@ -1,4 +1,4 @@
-"""One connection of a data port, from the first frame to the last; the exchange is drawn in `frames`."""
+"""One connection of a data port, from the first frame to the last. `frames` describes the exchange."""
 
 import asyncio
 import contextlib
@@ -22,19 +22,19 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Reasons the server itself gives; a handler may add its own.  The words never change once released.
+#: Refusal reasons of the server itself; a handler may add others.  They never change once released.
 REASONS = (
     "bad_frame", "bad_signature", "busy", "digest_mismatch", "disconnected", "expired", "internal_error",
     "missing_token", "no_hello", "no_tls", "oversized", "result_timeout", "reused_token", "short", "stalled",
     "storage_error", "storage_full", "wrong_host", "wrong_purpose",
 )  # fmt: skip
 
-#: The stream broke, the bytes so far are good: they stay for the next stream.
+#: Reasons after which the bytes received so far are kept for the next stream.
 _CONTINUABLE = frozenset({"short", "stalled"})
 
 
 class Session:
-    """The conversation with one client, whose end of the connection is `source` (`tokens.source_of`)."""
+    """The exchange with one client, whose end of the connection is `source` (`tokens.source_of`)."""
 
     def __init__(self, port: Port, stream: FrameStream, connection: Connection, source: str) -> None:
         self._port = port
@@ -44,7 +44,7 @@ class Session:
         self._job = "-"
 
     async def run(self) -> None:
-        """Converse until the end, whatever it is."""
+        """Serve the client until the exchange ends; errors are logged and sent to the client."""
         try:
             await self._converse()
         except TransferRefused as refused:
@@ -92,7 +92,7 @@ class Session:
         return grant
 
     async def _announced(self, grant: TransferGrant) -> None:
-        """Wait for a command that is slower than its client; no worker thread waits with it."""
+        """Wait until the job is known, if its command is slower than its client; this occupies no worker thread."""
         waiting = self._port.handler.announcement(grant)
         if waiting is not None:
             await asyncio.wait({asyncio.wrap_future(waiting)}, timeout=self._port.limits.announcement_s)
@@ -133,10 +133,10 @@ class Session:
         return sha256
 
     def _held_source(self, grant: TransferGrant) -> str:
-        """Return the source by which the requester's host knows this stream; "" where it does not.
+        """Return the source by which the requester's host knows this stream; "" if that host does not limit it.
 
-        A client is believed only what is seen here.  At the tap of a server it can name flows of its own alone: there
-        it is believed its own address, where another one is seen because it is translated on the way.
+        The source that a client announced must equal the one seen here.  Exception: at the tap of a server a client can
+        only announce its own flows, so its source is accepted if the address was translated on the way.
         """
         translated = grant.source.rpartition(":")[0] != self._source.rpartition(":")[0]
         if grant.tap:
@@ -153,7 +153,7 @@ class Session:
                 said_s = self._now_s()
 
     async def _receive(self, grant: TransferGrant, spool: Spool, own_rate: TokenBucket) -> str:
-        """Spool data until the trailer; return its digest.  However the stream breaks, it becomes a refusal."""
+        """Spool data until the trailer; return its digest.  Raises TransferRefused if the stream breaks."""
         try:
             return await self._receive_until_trailer(grant, spool, own_rate)
         except TimeoutError:
@@ -217,7 +217,7 @@ class Session:
                 LOG.info("job %s: result delivered, %d bytes", grant.job, result.size_bytes)
 
     async def _await_end(self, grant: TransferGrant) -> JobResult | JobFailure:
-        """Wait for the job's end while the client is there and the time allows; the handler keeps the result."""
+        """Wait for the job's end until the client disconnects or the timeout; the handler keeps the result."""
         end = asyncio.wrap_future(await self._ask(self._port.handler.result, grant))
         gone = asyncio.create_task(self._stream.wait_closed_by_peer())
         either: set[asyncio.Future[Any]] = {end, gone}
@@ -244,7 +244,7 @@ class Session:
     async def _send_result(self, result: JobResult) -> None:
         await self._stream.send(frames.Result(result.size_bytes, result.sha256))
         if result.size_bytes == 0:
-            return  # the client may be gone with the header: nothing is opened
+            return  # the client may disconnect after the header, and no file needs to be opened
         if result.data is not None:
             await self._stream.send_data(result.data)
             return
@@ -264,7 +264,7 @@ class Session:
             await self._work(file.close)
 
     def _pacer_of(self, result: JobResult) -> Pacer:
-        """Return what holds a result to its planned rates, which count from the end of the computation."""
+        """Return the pacer of a result, whose planned rates start at the end of the computation."""
         anchor_s = self._now_s() - (self._port.clock() - result.ended_at)
         return Pacer(
             RateSchedule(result.transfer),
@@ -272,12 +272,12 @@ class Session:
             result.size_bytes,
             anchor_s=anchor_s,
             clock=self._now_s,
-            # Its size was predicted; what is more than that follows at the last rate.
+            # The plan used a predicted size; any excess follows at the last rate.
             from_first_byte=True,
         )
 
     async def _quota(self, pacer: Pacer, wanted_bytes: int) -> int:
-        """Return how many of the given bytes may be sent, once some may; keepalives are sent meanwhile."""
+        """Wait until the pacer permits bytes and return how many of `wanted_bytes`; send keepalives meanwhile."""
         said_s = self._now_s()
         while not (allowed_bytes := pacer.quota(wanted_bytes)):
             await asyncio.sleep(min(pacer.hold_s(), self._port.limits.keepalive_s))
@@ -301,7 +301,7 @@ class Session:
         return await self._work(self._guarded, question, *args)
 
     def _guarded(self, question: Callable[..., T], *args: object) -> T:
-        """Call the handler; its own failures are not the network's."""
+        """Call the handler, and turn its unexpected errors into refusals."""
         try:
             return question(*args)
         except TransferRefused:
@@ -315,7 +315,7 @@ class Session:
             ) from None
 
     async def _work(self, function: Callable[..., T], *args: object) -> T:
-        """Run in a worker thread; a cancelled session waits for it too, so that no thread uses a closed file."""
+        """Run a function in a worker thread. Waits for it even if cancelled, so that no thread uses a closed file."""
         future = asyncio.get_running_loop().run_in_executor(self._port.workers, function, *args)
         try:
             return await asyncio.shield(future)
@@ -324,7 +324,7 @@ class Session:
             raise
 
     async def _staying_alive(self, work: Awaitable[T]) -> T:
-        """Await work that is worth finishing even if the client is gone; a client that is there hears of us."""
+        """Await work that is completed even if the client is gone, and send keepalives meanwhile."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
@@ -346,7 +346,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 async def _settled(future: "asyncio.Future[Any]") -> None:
-    """Wait until it is done, whatever its outcome, which nobody wants any more."""
+    """Wait until the future is done, and discard its outcome."""
     await asyncio.wait({future})
     if not future.cancelled():
         future.exception()

@@ -14,20 +14,20 @@ from fpga_pool.model.exceptions import FpgaPoolError, TransferRefused
 from fpga_pool.transfer import frames
 from fpga_pool.transfer.schedule import Pacer
 
-#: How soon a waiting thread notices that it was cancelled or has another rate.
+#: Interval in which a waiting thread checks for cancellation and a new rate.
 TICK_S = 0.05
-#: Bound of one write: OpenSSL must be given the same bytes again when a write did not go through.
+#: Maximum size of one write, as a blocked write must be repeated with the same bytes under OpenSSL.
 WRITE_BYTES = 64 * 1024
-#: How long after the last byte we say that we are there.
+#: Time after the last sent byte at which a keepalive is sent.
 KEEPALIVE_S = 5.0
-#: How long the last words of a server that hung up may take to be read.
+#: Timeout for reading the last frame of a server that closed the connection.
 _LAST_WORDS_S = 1.0
 
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class TransferBroken(FpgaPoolError):
-    """The network failed, or the other side fell silent; a new token continues where it ended."""
+    """The network failed, or the peer stopped responding. The transfer can be resumed with a new token."""
 
     code: ClassVar[str] = "fpga_pool.transfer_broken"
 
@@ -41,7 +41,7 @@ class TransferCancelled(FpgaPoolError):
 class Wire:
     """The client's side of one connection; used by one thread.
 
-    A Refuse of the server is raised as TransferRefused wherever it arrives.
+    Any method may raise TransferRefused when it receives a Refuse of the server.
     """
 
     def __init__(self, sock: socket.socket, *, silence_s: float, cancel: threading.Event) -> None:
@@ -50,7 +50,7 @@ class Wire:
         self._silence_s = silence_s
         self._cancel = cancel
         self._poll = select.poll()
-        #: When the last byte left, on the monotonic clock.
+        #: When the last byte was sent, on the monotonic clock.
         self.sent_s = time.monotonic()
 
     def send(self, frame: frames.Frame) -> None:
@@ -58,9 +58,9 @@ class Wire:
         self.send_bytes(memoryview(frames.encode(frame)))
 
     def send_bytes(self, view: memoryview, pacer: Pacer | None = None) -> None:
-        """Send everything, no sooner than the pacer allows.  Frames of the server are heard meanwhile.
+        """Send all bytes, no sooner than the pacer permits, and process frames of the server meanwhile.
 
-        What began is completed even where another schedule holds it by now: a server does not wait for the rest long.
+        If a new schedule holds the bytes, sending continues after KEEPALIVE_S, as the server does not wait long.
         """
         moved_s = time.monotonic()
         refused_bytes = 0
@@ -76,7 +76,7 @@ class Wire:
             try:
                 sent = self._sock.send(view[:size])
             except WOULD_BLOCK:
-                refused_bytes = size  # OpenSSL must be given the same again
+                refused_bytes = size  # OpenSSL requires a retry with the same bytes
                 self._wait(select.POLLIN | select.POLLOUT, moved_s, "read nothing")
             except OSError as error:
                 raise self._last_words(error) from error
@@ -87,7 +87,7 @@ class Wire:
                     pacer.sent(sent)
 
     def listen(self) -> None:
-        """Take note of what the server says while it is not its turn: nothing, KeepAlive, or why it refuses."""
+        """Process a frame that the server may have sent out of turn: KeepAlive, or Refuse, which is raised."""
         self._check_cancelled()
         try:
             first = self._sock.recv(1)
@@ -101,7 +101,7 @@ class Wire:
             raise TransferBroken("the server sent an unexpected frame")
 
     def receive(self, deadline_s: float = math.inf) -> frames.Frame | frames.Header:
-        """Wait for a control frame, or the header of a data frame, whose body `receive_into` reads."""
+        """Receive a control frame, or the header of a data frame, whose body `receive_into` reads."""
         return self._read_frame(b"", deadline_s)
 
     def receive_into(self, view: memoryview, deadline_s: float = math.inf) -> None:
@@ -143,7 +143,7 @@ class Wire:
         return bytes(body)
 
     def _last_words(self, error: OSError) -> FpgaPoolError:
-        """Read why the server hung up while we sent, if it said so."""
+        """Return the server's refusal if it sent one before it closed the connection, else TransferBroken."""
         self._silence_s = min(self._silence_s, _LAST_WORDS_S)
         try:
             while isinstance(self.receive(), frames.KeepAlive):
@@ -166,25 +166,25 @@ class Wire:
             raise TransferCancelled("cancelled by the caller")
 
 
-#: Two data frames: while one is digested and written, the next one arrives.
+#: Two data frames: while one is hashed and written, the next one arrives.
 BUFFER_BYTES = 2 * frames.MAX_DATA_BYTES
-#: Until a peer has shown that it sends more than a few frames.
+#: Initial size of the buffer, until a peer sends larger frames.
 _FIRST_BUFFER_BYTES = 16 * 1024
-#: Frames of the size that it now sends for which there is room.
+#: The buffer grows to this multiple of the size that is needed.
 _GROWTH = 4
 
 
 class FrameStream(asyncio.BufferedProtocol):
-    """The server's side of one connection: bytes arrive in its own buffer, and are handed out where they lie.
+    """The server's side of one connection. Received data is returned as views of its buffer, without a copy.
 
-    Waits raise TimeoutError when not one byte moved for `stall_timeout_s`; EOFError and OSError mean that the other
-    side is gone.  `heard` has arrived already.
+    Waits raise TimeoutError if no byte was transferred for `stall_timeout_s`, and EOFError or OSError if the peer is
+    gone.  `heard` contains bytes that were received before.
     """
 
     def __init__(self, stall_timeout_s: float, heard: bytes = b"") -> None:
         self._stall_timeout_s = stall_timeout_s
         self._buffer = memoryview(bytearray(heard) + bytearray(_FIRST_BUFFER_BYTES))
-        #: What has arrived and was not handed out lies between these.
+        #: Range of the buffer with bytes that were received but not returned yet.
         self._begin, self._end = 0, len(heard)
         self._paused = False
         self._transport: asyncio.Transport
@@ -194,14 +194,14 @@ class FrameStream(asyncio.BufferedProtocol):
         self._writable: asyncio.Future[None] | None = None
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    # What asyncio calls
+    # Callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101
         self._transport = transport
         transport.set_write_buffer_limits(high=frames.MAX_DATA_BYTES)
         sock = transport.get_extra_info("socket")
-        # A peer that vanished acknowledges nothing: without this the kernel would try for a quarter of an hour.
+        # Without this timeout the kernel would retransmit to a vanished peer for a quarter of an hour.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * self._stall_timeout_s))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -219,7 +219,7 @@ class FrameStream(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._gone = self._gone or EOFError()
         self._wake()
-        return True  # closing is ours
+        return True  # the transport stays open until `close` is called
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = exc or self._gone or EOFError()
@@ -248,9 +248,9 @@ class FrameStream(asyncio.BufferedProtocol):
         return frames.decode(bytes(self._take(header.length)))
 
     async def read_data(self, limit: int) -> memoryview:
-        """Return bytes of a data frame's body, at most `limit`; all of them, if they come and the buffer holds them.
+        """Return up to `limit` bytes of a data frame's body: all of them, unless the buffer or the stream ends before.
 
-        They lie in the buffer, and are good until the next call.
+        The result is a view of the buffer, valid until the next call.
         """
         try:
             await self._need(min(limit, BUFFER_BYTES))
@@ -260,13 +260,13 @@ class FrameStream(asyncio.BufferedProtocol):
         return self._take(min(limit, self._end - self._begin))
 
     async def skip(self, size: int) -> None:
-        """Read the body of a data frame without keeping it."""
+        """Read and discard `size` bytes of a data frame's body."""
         while size > 0:
             await self._need(1)
             size -= len(self._take(min(size, self._end - self._begin)))
 
     def holds_frame(self) -> bool:
-        """Return whether the next `read` would not wait; it may still raise."""
+        """Return whether the next `read` would return, or raise, without waiting."""
         here_bytes = self._end - self._begin
         if here_bytes < frames.HEADER_BYTES:
             return False
@@ -274,7 +274,7 @@ class FrameStream(asyncio.BufferedProtocol):
         return header.is_data or here_bytes >= frames.HEADER_BYTES + header.length
 
     async def wait_closed_by_peer(self) -> None:
-        """Return when the peer closes; a peer that speaks out of turn is refused."""
+        """Wait until the peer closes the connection. Raises BadFrame if it sends something out of turn."""
         try:
             while self._begin == self._end:
                 await self._wait_arrival(1)
@@ -288,7 +288,7 @@ class FrameStream(asyncio.BufferedProtocol):
         return piece
 
     async def _need(self, size: int) -> None:
-        """Wait until so many bytes are in the buffer."""
+        """Wait until `size` bytes are in the buffer."""
         if self._begin == self._end and not self._paused:
             self._begin = self._end = 0
         while (here_bytes := self._end - self._begin) < size:
@@ -301,7 +301,7 @@ class FrameStream(asyncio.BufferedProtocol):
                     raise
 
     def _make_room(self, size: int) -> None:
-        """Move what is left to the front if the rest would not fit behind it; nothing that was handed out is used."""
+        """Make room for `size` bytes: grow the buffer or move unread bytes to its front. Invalidates earlier views."""
         left = self._end - self._begin
         if size > len(self._buffer):
             grown = memoryview(bytearray(min(BUFFER_BYTES, _GROWTH * size)))
@@ -317,7 +317,7 @@ class FrameStream(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     async def _wait_arrival(self, size: int) -> None:
-        """Wait until so many bytes are here, or nothing more will come."""
+        """Wait until `size` bytes have arrived. Raises EOFError or OSError if the peer is gone."""
         if self._gone is not None:
             raise self._gone
         self._wanted_bytes = size
@@ -340,7 +340,7 @@ class FrameStream(asyncio.BufferedProtocol):
         await self.send_bytes(piece)
 
     async def send_bytes(self, encoded: bytes) -> None:
-        """Send frames as they are; wait while the peer takes too little of what was sent before."""
+        """Send encoded frames; wait while the write buffer is full because the peer reads too slowly."""
         if self._gone is not None and not isinstance(self._gone, EOFError):
             raise self._gone
         self._transport.write(encoded)
@@ -349,7 +349,7 @@ class FrameStream(asyncio.BufferedProtocol):
                 await asyncio.shield(self._writable)
 
     async def linger(self, timeout_s: float) -> None:
-        """Let the peer read our last words: closing while its bytes still arrive would reset the connection."""
+        """Let the peer read the last frame: closing while its data still arrives would reset the connection."""
         with contextlib.suppress(OSError, TimeoutError, EOFError):
             async with asyncio.timeout(timeout_s):
                 if self._transport.can_write_eof():
@@ -359,7 +359,7 @@ class FrameStream(asyncio.BufferedProtocol):
                     await self._need(1)
 
     async def close(self) -> None:
-        """Close; what the peer has not taken within the stall timeout is dropped."""
+        """Close the connection; data that the peer does not read within the stall timeout is dropped."""
         self._transport.close()
         try:
             async with asyncio.timeout(self._stall_timeout_s):
@@ -368,7 +368,7 @@ class FrameStream(asyncio.BufferedProtocol):
             self.abort()
 
     def detach(self) -> socket.socket | None:
-        """Drop all but the connection itself, if all was sent; return it, to be closed by the caller."""
+        """Abandon the stream and return its socket, which the caller must close; None if data is still unsent."""
         if self._transport.get_write_buffer_size():
             return None
         sock: socket.socket = self._transport.get_extra_info("socket").dup()

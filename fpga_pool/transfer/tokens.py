@@ -1,12 +1,12 @@
-"""Transfer tokens: signed permission to move one job's bytes to or from one responder.
+"""Transfer tokens: signed permissions to transfer one job's bytes to or from one responder.
 
-The scheduler signs with Ed25519, agents verify with the public key alone, so an agent that is taken over cannot make
-tokens for another one.  Tokens that are made together have one signature: of the root of a tree of SHA-256 whose leaves
-are the grants.  A token is ``GRANT.PATH.SIGNATURE``, each in base64; the path has the hashes that lead from the grant
-to the root, and tells nothing of the other grants.  A port verifies the signature of a root once.
+The scheduler signs with Ed25519, and agents verify with the public key, so a compromised agent cannot create tokens for
+other agents.  Tokens that are created together share one signature, of the root of a SHA-256 Merkle tree whose leaves
+are the grants.  A token is ``GRANT.PATH.SIGNATURE``, each in base64.  The path contains the hashes that lead from the
+grant to the root, and reveals nothing about the other grants.  A port verifies the signature of each root once.
 
-Single use is the server's business (`handler.TokenLedger`).  A token is a secret: it is never logged, and no error
-message repeats it.
+Single use is enforced by the server (`handler.TokenLedger`).  A token is a secret: it never appears in logs or error
+messages.
 """
 
 import base64
@@ -23,53 +23,53 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fpga_pool.model.exceptions import TransferRefused
 
-#: "copy" is for the agent that reads a result as the input of another job: the result stays.
+#: "copy" is for an agent that fetches a result as the input of another job: the responder keeps the result.
 Purpose = Literal["send", "fetch", "copy"]
 
 _NotEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
-#: What is hashed or signed begins with these, so that no grant is a node, and no signature for another purpose is a
-#: token's.
+#: Prefixes of hashed and signed data, so that a grant cannot pass as a node, nor a signature for another purpose as
+#: that of a token.
 _LEAF, _NODE, _ROOT = b"\0", b"\1", b"fpga_pool.tokens.1"
 _HASH_BYTES = sha256().digest_size
-#: Of 2^32 tokens made together.
+#: Length of a path if 2^32 tokens are created together.
 _LONGEST_PATH_BYTES = 32 * _HASH_BYTES
-#: Roots that a port remembers: tokens made together are presented within a short time.
+#: Number of verified roots that a port caches. Tokens created together are presented within a short time.
 _ROOTS = 1024
 
 
 class TransferGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """What a token permits; a token that says anything else of it is none."""
+    """The permission that a token grants."""
 
     job: _NotEmpty
-    #: Counts the times the job was placed; bytes of an older attempt are not mixed with those of a newer one.
+    #: Number of the job's placement, so that bytes of different attempts are not mixed.
     attempt: _Count
     project_id: _NotEmpty
-    #: The responder whose data port may accept it.
+    #: The responder whose data port may accept the token.
     host: _NotEmpty
     purpose: Purpose
-    #: Exactly so many bytes of input; not one more is accepted.
+    #: Exact size of the input; more bytes are refused.
     input_bytes: _Count
     #: UUID4; the responder accepts each once.
     token_id: _NotEmpty
-    #: Seconds since the epoch (UTC) after which the token opens no stream; one that is open goes on.
+    #: Seconds since the epoch (UTC) after which the token opens no stream; open streams continue.
     deadline_s: Annotated[float, msgspec.Meta(ge=0)]
-    #: Where the client says that it sends from (`source_of`), if the host there shall hold its stream to the plan.
+    #: Source address that the client has announced (`source_of`), if its host is to limit the stream to the plan.
     source: str = ""
-    #: It sends through a tap, where its source may be another than the one that is seen here.
+    #: The client sends through a tap, so that the responder may see another source address.
     tap: bool = False
 
 
 def source_of(address: str, port: int) -> str:
-    """Return the name of one end of a connection, the same at both ends; ValueError if it has no IP address."""
-    ip = ipaddress.ip_address(address.partition("%")[0])  # interfaces have other names elsewhere
+    """Return the name of one end of a connection, equal on both hosts. Raises ValueError if it has no IP address."""
+    ip = ipaddress.ip_address(address.partition("%")[0])  # names of interfaces differ between hosts
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped
     return f"{ip}:{port}"
 
 
 def sign(grants: Sequence[TransferGrant], private_key: Ed25519PrivateKey) -> list[str]:
-    """Make the tokens for `grants`, with one signature."""
+    """Create the tokens for `grants`, with one common signature."""
     payloads = [_text(msgspec.json.encode(grant)) for grant in grants]
     if not payloads:
         return []
@@ -79,7 +79,7 @@ def sign(grants: Sequence[TransferGrant], private_key: Ed25519PrivateKey) -> lis
     while len(level) > 1:
         for place in range(len(paths)):
             beside = place >> depth ^ 1
-            if beside < len(level):  # the last of an odd number goes up as it is
+            if beside < len(level):  # without a sibling, the last node moves up unchanged
                 paths[place] += level[beside]
         level = [_node(*level[place : place + 2]) for place in range(0, len(level), 2)]
         depth += 1
@@ -88,18 +88,18 @@ def sign(grants: Sequence[TransferGrant], private_key: Ed25519PrivateKey) -> lis
 
 
 class Verifier:
-    """What one host accepts: tokens for it that a scheduler has signed, before their deadlines."""
+    """Verifies tokens for one host: each must be for this host, signed by a scheduler, and before its deadline."""
 
     def __init__(self, public_keys: Sequence[Ed25519PublicKey], host: str) -> None:
         self._public_keys = public_keys
         self._host = host
-        self._require_signed = lru_cache(_ROOTS)(self._verify)  # what it refuses by an error is not remembered
+        self._require_signed = lru_cache(_ROOTS)(self._verify)  # refusals are exceptions, which are not cached
 
     def verify(self, token: str, now_s: float) -> TransferGrant:
-        """Return what `token` permits at `now_s` (epoch); refuse it with the first reason that applies.
+        """Return the grant of `token` if it is valid at `now_s` (epoch), else raise TransferRefused.
 
-        Reasons: ``missing_token``, ``bad_signature`` (altered, signed by another key, or no token at all),
-        ``wrong_host``, ``expired``.
+        The reason is the first that applies of ``missing_token``, ``bad_signature`` (altered, signed by another key,
+        or not a token), ``wrong_host`` and ``expired``.
         """
         if not token:
             raise TransferRefused("missing_token", "the first frame contains no token; request one from the scheduler")
@@ -114,7 +114,7 @@ class Verifier:
     def _read(self, token: str) -> TransferGrant:
         payload, _, rest = token.partition(".")
         path_text, _, signature = rest.partition(".")
-        # The cause is dropped: its text may hold parts of the token.
+        # The cause is dropped, as its text may contain parts of the token.
         with contextlib.suppress(TypeError, ValueError, InvalidSignature):
             path = _bytes(path_text)
             if len(path) <= _LONGEST_PATH_BYTES:
@@ -126,7 +126,7 @@ class Verifier:
         raise TransferRefused("bad_signature", "the token was not signed by a scheduler of this pool")
 
     def _verify(self, root: bytes, signature: bytes) -> None:
-        """Do nothing if a scheduler has signed this root; InvalidSignature otherwise."""
+        """Raise InvalidSignature unless a scheduler has signed this root."""
         for key in self._public_keys:
             with contextlib.suppress(InvalidSignature):
                 key.verify(signature, _ROOT + root)
@@ -139,7 +139,7 @@ def _leaf(payload: str) -> bytes:
 
 
 def _node(*hashes: bytes) -> bytes:
-    """Return the node above two others, whatever their order; one alone takes its place."""
+    """Return the parent of two nodes, independent of their order; a single node is its own parent."""
     return hashes[0] if len(hashes) == 1 else sha256(_NODE + min(hashes) + max(hashes)).digest()
 
 

@@ -1,4 +1,4 @@
 """Entry points of WSGI servers."""
 
-#: Exit status where an application cannot be made: with any other one gunicorn starts the worker again for ever.
+#: Exit status if an application cannot be created; after any other status gunicorn restarts the worker endlessly.
 FAILED = 3

@@ -1,7 +1,7 @@
 """`fpga_pool.wsgi.api:application`: the REST API under any WSGI server, such as uWSGI, gunicorn or mod_wsgi.
 
-It reads the same files as `fpga-pool-api`, or those that the variable OS_FPGA_POOL_CONFIG_FILES names, separated by
-semicolons.  Address, port and TLS are options of the WSGI server.
+It reads the same configuration files as `fpga-pool-api`, or those in the environment variable
+OS_FPGA_POOL_CONFIG_FILES, separated by semicolons.  Address, port and TLS are options of the WSGI server.
 """
 
 import os
@@ -23,7 +23,7 @@ CONFIG_FILES = "OS_FPGA_POOL_CONFIG_FILES"
 
 
 def make() -> WSGIApplication:
-    """Return the application; where it cannot be made, say why in one line, as other processes, and end."""
+    """Return the application; if it cannot be created, print the reason in one line and exit, like other processes."""
     try:
         return _make()
     except (cfg.Error, ValueError, FpgaPoolError, MessagingError, OSError) as error:
@@ -31,7 +31,7 @@ def make() -> WSGIApplication:
 
 
 def _make() -> WSGIApplication:
-    """Return the configured application; connections are made at the first request, after the server has forked."""
+    """Return the configured application; connections are opened at the first request, after the server has forked."""
     check_directory()
     files = [path for path in os.environ.get(CONFIG_FILES, "").split(";") if path]
     conf = configure(cfg.CONF, "fpga-pool-api", [f"--config-file={path}" for path in files], plans=False)

@@ -1,7 +1,7 @@
 """`fpga_pool.wsgi.metrics:application`: the metrics of all processes that serve `fpga_pool.wsgi.api`, for Prometheus.
 
-They record in the directory that the variable PROMETHEUS_MULTIPROC_DIR names.  It is served by itself, at an address of
-the management network: nobody who asks is authenticated.
+These processes record in the directory that the environment variable PROMETHEUS_MULTIPROC_DIR names.  Serve the
+application separately, at an address of the management network, as it does not authenticate clients.
 """
 
 from fpga_pool.cli.daemons.process import complain

@@ -1,4 +1,4 @@
-"""A small pool for the tests of the API, the client and the command line; `pool_bench` is what it is made of."""
+"""A small pool for the tests of the API, the client and the command line, based on `pool_bench`."""
 
 import contextlib
 import importlib.util
@@ -17,7 +17,7 @@ WAIT_S = 60.0
 
 @pytest.fixture(scope="session")
 def new_database(tmp_path_factory):
-    """Make copies of a SQLite database with the schema and return their URLs: to migrate takes a tenth of a second."""
+    """Return a function that copies a migrated SQLite database and returns its URL. A migration would take 0.1 s."""
     template = tmp_path_factory.mktemp("schema") / "pool.sqlite"
     store = Store(f"sqlite:///{template}")
     store.migrate()
@@ -32,7 +32,7 @@ def new_database(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def new_pool(new_database):
-    """Make pools; the module beside this file cannot be imported by name, for tests are no packages."""
+    """Return a function that makes pools. `pool_bench` is loaded by path, because tests are not in a package."""
     spec = importlib.util.spec_from_file_location("pool_bench", Path(__file__).with_name("pool_bench.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -64,7 +64,7 @@ def pool(make_pool):
 
 @pytest.fixture
 def serve():
-    """Serve a pool's API on a free port, or a given one; returns the URL.  `stop` ends what it started."""
+    """Return a callable that serves a pool's API on a free or given port and returns the URL; `stop` stops all."""
     from fpga_pool.api.app import create_app
     from fpga_pool.api.http.server import ApiServer
 
@@ -95,7 +95,7 @@ def client(pool, serve):
 
 @pytest.fixture
 def keystone():
-    """A Keystone without a pool in its catalogue."""
+    """Run a Keystone without a pool in its catalogue."""
     from support.keystone import running_keystone
 
     with running_keystone() as keystone:
@@ -104,7 +104,7 @@ def keystone():
 
 @pytest.fixture
 def cloud(keystone, pool, tmp_path):
-    """The Keystone of a cloud with a pool, whose API lets Keystone's middleware read the tokens."""
+    """Run the Keystone of a cloud with a pool, whose API validates tokens with Keystone's middleware."""
     from keystonemiddleware.fixture import AuthTokenFixture
 
     from fpga_pool.api.http.server import ApiServer
@@ -124,7 +124,7 @@ def cloud(keystone, pool, tmp_path):
 
 @pytest.fixture
 def clouds_yaml(keystone, tmp_path, monkeypatch):
-    """Let clouds.yaml have the account of Keystone's user as `test`; no variable of the environment is in its way."""
+    """Write a clouds.yaml with Keystone's account as cloud `test`, and unset environment variables that override it."""
     for name in [name for name in os.environ if name.startswith("OS_")]:
         monkeypatch.delenv(name)
     path = tmp_path / "clouds.yaml"
@@ -135,7 +135,7 @@ def clouds_yaml(keystone, tmp_path, monkeypatch):
 
 @pytest.fixture
 def eventually():
-    """Poll until a condition holds."""
+    """Return a function that polls until a condition holds."""
 
     def wait(condition):
         end_s = time.monotonic() + WAIT_S

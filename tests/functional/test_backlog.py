@@ -1,4 +1,4 @@
-"""A flood of calls waits in RabbitMQ, not in the memory of the process that gets it; a long call is waited for."""
+"""A flood of calls waits in RabbitMQ, not in the memory of the receiving process; a long call is waited for."""
 
 import threading
 import time
@@ -18,9 +18,9 @@ from fpga_pool.rpc.transport import EXCHANGE, SCHEDULER_TOPIC, TARGET, VERSION, 
 from support.waiting import wait_until
 
 CALLS = 1000
-#: Calls that 64 threads are at, those that wait for one, the one that is taken next, and what RabbitMQ has sent.
+#: Calls in 64 threads, in the queue for threads, the one that is taken next, and those prefetched from RabbitMQ.
 TAKEN = 64 + 256 + 1 + 256
-#: A server that is at work says so twice in this time, which may be late by half of it.
+#: In seconds.  A server that processes a call sends two heartbeats in this time, which may be late by half of it.
 SILENCE_S = 10
 
 
@@ -38,7 +38,7 @@ class Endpoint:
 
 
 class Slow(Gate):
-    """Refuses no call before it is told to go on."""
+    """Refuses calls only after `go_on` is set."""
 
     def __init__(self, key):
         super().__init__(lambda _role, _name: [key.public_key()], SCHEDULER_METHODS)
@@ -75,7 +75,7 @@ def test_a_flood_of_calls_waits_in_rabbitmq_and_calls_are_answered_after_it(rabb
                 ).message_count
 
             wait_until(lambda: left() <= CALLS - TAKEN, "the server takes what it has room for")
-            # Another one each 2 s.
+            # One more every 2 s.
             assert left() > CALLS - TAKEN - 50
         gate.go_on.set()
         wait_until(lambda: sum(refusals.counts().values()) == CALLS, "all of them are refused")

@@ -1,4 +1,4 @@
-"""Messages that should not have been sent, over RabbitMQ: refused, told in the log, counted; the pool works on."""
+"""Bad messages over RabbitMQ: they are refused, logged and counted, and the pool continues to work."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ OPTIONS = {"scheduler": {"interval_s": 0.2, "host_timeout_s": 30.0}, "agent": {"
 
 
 class Wire:
-    """RabbitMQ as anybody who has its password sees it."""
+    """RabbitMQ as seen by any client that has its password."""
 
     def __init__(self, url):
         self._connection = kombu.Connection(f"amqp{url.removeprefix('rabbit')}")
@@ -38,7 +38,7 @@ class Wire:
         self._connection.release()
 
     def tap(self, key):
-        """Return the copies of the next messages with this routing key, as a function that waits for one."""
+        """Return a function that waits for a copy of the next call of a method with this routing key."""
         channel = self._connection.channel()
         queue = kombu.Queue(
             f"tap-{uuid.uuid4()}", self._exchange, key, channel=channel, auto_delete=True, durable=False
@@ -55,7 +55,7 @@ class Wire:
         return next_call
 
     def send(self, key, body, content_type="application/json"):
-        """Publish bytes as they are."""
+        """Publish bytes unchanged."""
         with self._connection.channel() as channel:
             channel.basic_publish(
                 channel.prepare_message(body, content_type=content_type, content_encoding="utf-8"), EXCHANGE, key
@@ -68,18 +68,18 @@ class Wire:
 
 
 def _call(message, method):
-    """Return what is in the envelope of a message, if it is for this method."""
+    """Return the call in the envelope of a message if it is of this method, else None."""
     call = json.loads(json.loads(message.body)["oslo.message"]) if message is not None else {}
     return call if call.get("method") == method else None
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A process that gets bad messages, and how many it says that it has refused."""
+    """A process that gets bad messages, and the number of refused messages that it reports."""
 
     topic: str
     name: str
-    #: One that it has.
+    #: One of its methods.
     method: str
     refused: Callable[[], int]
 
@@ -89,7 +89,7 @@ class Peer:
 
 
 class Scene:
-    """A pool, what its operator sees of refusals, and ways to send it anything."""
+    """A pool, its reports of refusals to the operator, and ways to send it any message."""
 
     def __init__(self, pool, url):
         self.pool = pool
@@ -117,11 +117,11 @@ class Scene:
         return self.pool.log_file(name).read_text()
 
     def said(self, name, pattern):
-        """Wait until a process has logged this: it counts a refusal before it says so."""
+        """Wait until a process has logged this; refusals are counted before they are logged."""
         wait_until(lambda: re.search(pattern, self.log(name)), f"{pattern} in the log of {name}")
 
     def works(self, tmp_path):
-        """Say whether the pool computes."""
+        """Return whether the pool runs a job successfully."""
         outcome = self.client.run("sha256", [b"abc"], requester=HOST, output_dir=tmp_path / str(uuid.uuid4()))
         return outcome.ok
 
@@ -227,7 +227,7 @@ def test_a_body_that_is_cut_off_or_garbage_is_skipped(scene, peer, body, content
 
 
 def again(call):
-    """Return a call as another message."""
+    """Return a copy of a call with another message id."""
     return call | {"_unique_id": uuid.uuid4().hex}
 
 
@@ -300,7 +300,7 @@ def test_a_stream_that_breaks_off_within_a_frame_is_refused(scene, data):
     scene.said(HOST, "refused")
 
 
-# Many of them, last: from then on the log shows few refusals ---------------------------------------------------------
+# Many of them, last, as the log shows few refusals from then on ------------------------------------------------------
 
 
 def test_answers_that_nobody_waits_for_hold_up_no_call(scene, peer):

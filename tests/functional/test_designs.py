@@ -173,6 +173,6 @@ def test_designs_on_rabbitmq_and_mariadb_by_commands_with_a_trusted_signer(deplo
     assert (row["state"], row["name"]) == ("REVOKED", "digests")
     refused = command(pool.endpoint, "project-a", "batch", "create", "--function", shown["function"],
                       "--requester", "node-1", manifest, code=2)  # fmt: skip
-    assert "is not that of an approved design that the project may use" in refused
+    assert "does not belong to an approved design that the project may use" in refused
     command(pool.endpoint, "project-a", "design", "delete", "digests")
     assert command(pool.endpoint, "project-a", "design", "list", "-f", "json") == []

@@ -87,7 +87,7 @@ def test_a_pool_is_followed_through_a_silence_until_ctrl_c(top):
     terminal.until("a-gang", "1 FOREGROUND")
     pool.process.send_signal(signal.SIGSTOP)
     try:
-        terminal.until("no answer for", "what is below is old", "a-gang")
+        terminal.until("no answer for", "the data below are outdated", "a-gang")
     finally:
         pool.process.send_signal(signal.SIGCONT)
     terminal.until("a-gang", without="no answer for")

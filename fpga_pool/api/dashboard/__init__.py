@@ -1,1 +1,1 @@
-"""The web dashboard of the pool: static files, which the API serves, and a page that uses nothing but the REST API."""
+"""The web dashboard of the pool: a page of static files, served by the API, that uses only the REST API."""

@@ -1,7 +1,7 @@
 """Serves the files of the dashboard.
 
-They are public, like the documents of versions: all data comes by the REST API, with the caller's token.  All files are
-read when the application is made, so a request selects one of a fixed table and never names a path.
+They are public, like the version documents: all data comes from the REST API, with the caller's token.  The files are
+read when the application is created, so a request selects an entry of a fixed table, not a path of the file system.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from importlib.resources.abc import Traversable
 from flask import Flask, Response, abort, request
 from flask.typing import ResponseReturnValue
 
-#: Where it is, below the root of the API.
+#: Path of the dashboard below the root of the API.
 PREFIX = "/dashboard/"
 
 _TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
-#: The page loads its own files and talks to its own API, and nothing else; no script or style stands in its text.
+#: The page may only load its own files and call its own API; inline scripts and styles are not allowed.
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -30,7 +30,7 @@ _POLICY = "; ".join(
     )
 )
 HEADERS = {
-    # A new version of the package is seen at the next request; an unchanged file is not sent again.
+    # Clients revalidate at each request, so that updates are seen at once and unchanged files are not sent again.
     "Cache-Control": "no-cache",
     "Content-Security-Policy": _POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -48,7 +48,7 @@ class _File:
 
 
 def add_dashboard(app: Flask) -> None:
-    """Let an application serve the dashboard."""
+    """Add the routes of the dashboard to an application."""
     table = {name: _read(file) for name, file in _walk(files("fpga_pool.api.dashboard") / "static", "")}
 
     def show_file(name: str = "index.html") -> ResponseReturnValue:
@@ -59,13 +59,13 @@ def add_dashboard(app: Flask) -> None:
         response.set_etag(found.etag)
         return response.make_conditional(request)
 
-    # The addresses in the page are relative to it: without the slash at the end they would lead elsewhere.
+    # Links in the page are relative to it, so the trailing slash is required.
     app.add_url_rule(PREFIX, "dashboard", show_file, strict_slashes=True)
     app.add_url_rule(f"{PREFIX}<path:name>", "dashboard_file", show_file)
 
 
 def _walk(directory: Traversable, prefix: str) -> list[tuple[str, Traversable]]:
-    """Return the files below a directory of the package, by path from there."""
+    """Return the files below a directory of the package, each with its relative path."""
     found: list[tuple[str, Traversable]] = []
     for entry in directory.iterdir():
         if entry.is_dir():

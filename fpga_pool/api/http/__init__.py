@@ -1,1 +1,1 @@
-"""The HTTP server of the API and of metrics: cheroot, with threads that wait for no client."""
+"""The HTTP server of the API and of metrics: cheroot, with worker threads that never wait for a client."""

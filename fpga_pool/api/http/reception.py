@@ -1,9 +1,9 @@
-"""Requests as they come in, and answers as they go out: one thread receives and sends those of all connections.
+"""Reception of requests and transmission of responses: one thread does this for all connections.
 
-A thread that answers never waits for a client: it gets a request when all of it is here, and what a client does not
-take at once of the answer is sent later. So a client that is slow, or silent, holds a connection and nothing else, and
-not for long: each request and each answer has a deadline, and where connections are too many, the one that has been
-waited for longest ends. With TLS the handshake is part of the first request.
+Worker threads never wait for a client: they get a request when it is complete, and the part of a response that the
+client does not receive at once is sent later. So a slow or silent client occupies only a connection, and not for long:
+each request and each response has a deadline, and if there are too many connections, the one that has been waiting
+longest is ended. With TLS the handshake is part of the first request.
 """
 
 import io
@@ -32,14 +32,14 @@ from fpga_pool.api.http.traffic import (
 
 
 class ReceivedConnection(server.HTTPConnection):
-    """A connection the requests of which are received before a thread reads them, and the answers sent after it."""
+    """A connection whose requests are received before a worker thread reads them, and whose responses are buffered."""
 
     incoming: Incoming
-    #: Size of the request that a thread has, or will have.
+    #: Size of the request that was passed to the worker threads.
     request_bytes = 0
-    #: What has come of the next request.
+    #: Received part of the next request.
     ahead = b""
-    #: It ends once the client has taken the answer.
+    #: The connection ends once the client has received the response.
     is_last = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -48,11 +48,11 @@ class ReceivedConnection(server.HTTPConnection):
 
     @property
     def held_bytes(self) -> int:
-        """What is kept of its requests and answers."""
+        """Number of buffered bytes of its requests and responses."""
         return len(self.incoming.data) + self.request_bytes + len(self.wfile.rest)
 
     def close(self) -> None:
-        """Close, once the client has taken the answer; the reception counts one less."""
+        """Close the connection, or let the reception close it after the rest of the response was sent."""
         reception = getattr(self.server, "reception", None)
         if reception is not None and self.wfile.rest and not self.is_last:
             self.is_last = True
@@ -64,36 +64,36 @@ class ReceivedConnection(server.HTTPConnection):
 
 
 class Tls(Adapter):
-    """Connections that speak TLS."""
+    """Adapter for TLS connections."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.context = context
 
     def bind(self, sock: socket.socket) -> socket.socket:
-        """Return the socket that listens: what it accepts is wrapped."""
+        """Return the listening socket unchanged; accepted connections are wrapped."""
         return sock
 
     def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, str]]:
-        """Return a connection, which makes its handshake when it is read first."""
+        """Return a TLS connection, whose handshake takes place at the first read."""
         try:
             return self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False), self.get_environ()
-        except OSError as error:  # it has gone already
+        except OSError as error:  # the client has already disconnected
             sock.close()
             raise errors.FatalSSLAlert(*error.args) from error
 
     def get_environ(self) -> dict[str, str]:
-        """Return what applications are told."""
+        """Return the WSGI environment variables of TLS connections."""
         return {"HTTPS": "on"}
 
     def makefile(self, sock: socket.socket, mode: str = "r", bufsize: int = io.DEFAULT_BUFFER_SIZE) -> Any:
-        """Return what reads or writes a connection."""
+        """Return a file object for reading or writing a connection."""
         return MakeFile(sock, mode, bufsize)
 
 
 class Reception(connections.ConnectionManager):
-    """Receives the requests of all connections, and sends their answers, in the thread that accepts them."""
+    """Receives the requests of all connections, and sends their responses, in the accepting thread."""
 
-    # What cheroot's stubs leave out.
+    # Attributes that are missing in cheroot's stubs.
     _selector: Any
     _stop_requested: bool
     _from_server_socket: Any
@@ -103,8 +103,8 @@ class Reception(connections.ConnectionManager):
         self._limits = limits
         self._lock = threading.Lock()
         self._open: set[ReceivedConnection] = set()
-        #: Those of which something is awaited, by descriptor: a request, or that they take an answer; and what other
-        #: threads hand back.
+        #: Connections that wait for a request or for a response to be sent, by descriptor; and those that worker
+        #: threads have handed back.
         self._waiting: dict[int, ReceivedConnection] = {}
         self._back: list[ReceivedConnection] = []
         self._is_closed = False
@@ -114,13 +114,13 @@ class Reception(connections.ConnectionManager):
 
     @property
     def can_add_keepalive_connection(self) -> bool:
-        """Whether a connection stays open after an answer: those that are too many are ended as new ones come."""
+        """Whether a connection stays open after a response: always, as excess ones are ended when new ones arrive."""
         return True
 
-    # What other threads call
+    # Called by other threads
 
     def put(self, conn: ReceivedConnection) -> None:
-        """Take a connection back after an answer."""
+        """Hand a connection back after a response."""
         with self._lock:
             closed = self._is_closed
             if not closed:
@@ -135,12 +135,12 @@ class Reception(connections.ConnectionManager):
         self._end(conn)
 
     def left(self, conn: ReceivedConnection) -> None:
-        """Count a connection no more."""
+        """Remove a closed connection from the count."""
         with self._lock:
             self._open.discard(conn)
 
     def close(self) -> None:
-        """Close all connections that are waited for."""
+        """Close all waiting connections and stop receiving."""
         with self._lock:
             self._is_closed = True
             back, self._back = self._back, []
@@ -150,7 +150,7 @@ class Reception(connections.ConnectionManager):
         self._waker.close()
         self._woken.close()
 
-    # The thread that receives
+    # The receiving thread
 
     def _run(self, expiration_interval: float) -> None:
         looked_s = time.monotonic()
@@ -198,7 +198,7 @@ class Reception(connections.ConnectionManager):
                 self._next(conn)
 
     def _next(self, conn: ReceivedConnection) -> None:
-        """Go on after an answer."""
+        """End the connection after its last response, or wait for the next request."""
         if conn.is_last:
             self._end(conn)
         else:
@@ -238,7 +238,7 @@ class Reception(connections.ConnectionManager):
         except NOT_NOW:
             return
         except OSError as error:
-            if getattr(error, "reason", "") == "HTTP_REQUEST":  # of TLS's errors: it has read no TLS
+            if getattr(error, "reason", "") == "HTTP_REQUEST":  # the TLS library has read plain HTTP
                 self._refuse(conn, Refused("400 Bad Request", "this port speaks https only"), plain=True)
                 return
             data = b""
@@ -263,7 +263,7 @@ class Reception(connections.ConnectionManager):
             self._end(conn)
             return
         if len(incoming.data) > PART_BYTES and self._is_full():
-            self._refuse(conn, Refused("503 Service Unavailable", "large requests are too many"))
+            self._refuse(conn, Refused("503 Service Unavailable", "too many large requests are in progress"))
             return
         self._forget(conn)
         request, conn.ahead = incoming.take()
@@ -275,7 +275,7 @@ class Reception(connections.ConnectionManager):
             return sum(conn.held_bytes for conn in self._open) > self._limits.held_bytes
 
     def _end_largest(self) -> None:
-        """End the largest connection that is waited for, if all of them hold too much."""
+        """End the waiting connection with the most buffered bytes, if all connections together have too many."""
         if self._waiting and self._is_full():
             self._end(max(self._waiting.values(), key=lambda conn: conn.held_bytes))
 
@@ -287,7 +287,7 @@ class Reception(connections.ConnectionManager):
                 self._end(conn)
 
     def _end_one(self, address: str) -> None:
-        """End the connection of an address that is waited for longest."""
+        """End the connection of an address that has been waiting longest."""
         waiting = [conn for conn in self._waiting.values() if conn.remote_addr == address]
         if waiting:
             self._end(min(waiting, key=lambda conn: conn.incoming.rank))

@@ -1,4 +1,4 @@
-"""The HTTP server of the API, in its own threads; metrics are served by the same one."""
+"""The HTTP server of the API and of metrics, which runs in separate threads."""
 
 import ipaddress
 import logging
@@ -19,10 +19,10 @@ LOG = logging.getLogger(__name__)
 
 DEFAULT_PORT = 9511
 
-#: More than requests that wait for changes (`rates`), so that those leave some.
+#: More than the requests that may wait for changes (`rates`), so that some threads remain for others.
 _THREADS = 32
 _BACKLOG = 128
-#: How soon its accepting thread notices that it has to end.
+#: Interval in which the accepting thread checks whether to end, in seconds.
 _TICK_S = 0.1
 
 
@@ -37,7 +37,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_foreign(host_header: str) -> bool:
-    """Return whether a request came under a name that is none of loopback: a web page can make its own lead there."""
+    """Return whether a Host header names no loopback address, as in DNS rebinding attacks by web pages."""
     try:
         name = urlsplit(f"//{host_header}").hostname
     except ValueError:
@@ -46,7 +46,7 @@ def is_foreign(host_header: str) -> bool:
 
 
 def closed_to_pages(application: WSGIApplication) -> WSGIApplication:
-    """Return the application, closed to web pages whose name was made to lead to this machine."""
+    """Return the application, protected from web pages whose name resolves to this machine (DNS rebinding)."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if is_foreign(environ.get("HTTP_HOST", "")):
@@ -60,11 +60,11 @@ def closed_to_pages(application: WSGIApplication) -> WSGIApplication:
 
 
 class _Server(wsgi.Server):
-    """Gives requests to threads when they are complete (`reception`)."""
+    """Passes requests to worker threads when they are complete (see `reception`)."""
 
     ConnectionClass = ReceivedConnection
 
-    _connections: Any  # cheroot's stubs do not say what it is
+    _connections: Any  # missing in cheroot's stubs
 
     def __init__(self, limits: ReceptionLimits, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -73,15 +73,15 @@ class _Server(wsgi.Server):
 
     def prepare(self) -> None:
         super().prepare()
-        self._connections.close()  # it listens not yet
+        self._connections.close()  # the default manager, which is not listening yet
         self._connections = self.reception = Reception(self, self._limits)
 
 
 class HttpServer:
     """Serves a WSGI application; `start` and `stop` are called once each.
 
-    `name` is for the log, `port_option` for errors; `threads` is the number of answering ones; within
-    `tick_s` the server notices that it has to end; with `tls` it speaks https.
+    `name` is used in the log, `port_option` in errors. `threads` is the number of worker threads. The server checks
+    every `tick_s` whether to end. With `tls` it serves https.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, once started."""
+        """URL on which the server listens, once started."""
         host, port = self._server.bind_addr[:2]
         scheme = "https" if self._server.ssl_adapter else "http"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def bind(self) -> None:
-        """Take the address, so that connections queue until `start`; OSError if it is in use."""
+        """Bind the address, so that connections queue until `start`. Raises OSError if it is in use."""
         try:
             self._server.prepare()
         except OSError as error:
@@ -130,7 +130,7 @@ class HttpServer:
         self._bound = True
 
     def start(self) -> str:
-        """Listen and serve; return the URL, or raise OSError if the address cannot be bound."""
+        """Start to listen and serve; return the URL. Raises OSError if the address cannot be bound."""
         if not self._bound:
             self.bind()
         self._thread.start()
@@ -138,10 +138,10 @@ class HttpServer:
         return self.url
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Let requests under way end and close."""
+        """Stop the server after requests in progress have ended."""
         self._server.shutdown_timeout = timeout_s
         self._server.stop()
-        if self._thread.ident is None:  # bound and never started
+        if self._thread.ident is None:  # bound but never started
             return
         self._thread.join(timeout_s)
         if self._thread.is_alive():
@@ -149,7 +149,7 @@ class HttpServer:
 
 
 class ApiServer(HttpServer):
-    """Serves the API; one that does not authenticate, on a loopback address only."""
+    """Serves the API; without authentication only on a loopback address."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Requests that are received, and answers that are sent, part by part."""
+"""Buffers of HTTP requests and responses, which are received and sent in parts."""
 
 import io
 import json
@@ -16,36 +16,36 @@ _CONTENT_LENGTH = re.compile(rb"^content-length[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?
 _CHUNKED = re.compile(rb"^transfer-encoding[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _CONTINUE = re.compile(rb"^expect[ \t]*:[ \t]*100-continue[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 PART_BYTES = 64 * 1024
-#: There is nothing to read now, or no room to write.
+#: Errors of a non-blocking socket that cannot be read or written now.
 NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-#: Codes of errors, besides that of a wrong request.
+#: Error codes by status; the others have that of an invalid request.
 _CODES = {413: "fpga_pool.too_large", 431: "fpga_pool.too_large", 503: ServiceUnavailable.code}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceptionLimits:
-    """What clients can hold."""
+    """Limits of the resources that clients can occupy."""
 
-    #: For the head of a request, from its first byte or the opening of the connection; for its body, and for the client
-    #: to take the answer, besides the time that their sizes take at the least rate.
+    #: Timeouts of the head of a request, from its first byte or the opening of the connection; of its body, and of
+    #: sending the response, each in addition to the time that their sizes take at the minimum rate.
     head_s: float = 10.0
     body_s: float = 10.0
     answer_s: float = 10.0
     least_bytes_per_s: float = 256 * 1024
-    #: A connection between two requests.
+    #: Timeout of a connection between two requests.
     idle_s: float = 30.0
-    #: A client that was refused, to read why.
+    #: Time for a refused client to read the reason.
     linger_s: float = 2.0
     head_bytes: int = 32 * 1024
     body_bytes: int = 64 * 2**20
-    #: Of all requests that are not answered, and answers that are not taken.
+    #: Maximum size of all unanswered requests and unsent responses.
     held_bytes: int = 256 * 2**20
     connections: int = 512
     per_address: int = 384
 
 
 def refusal(status: str, why: str) -> tuple[list[tuple[str, str]], bytes]:
-    """Return the headers and the body of an error that no application answers: they are like those of the API's."""
+    """Return the headers and the body of an error of the server itself, in the form of the API's errors."""
     request_id, (number, _, title) = generate_request_id(), status.partition(" ")
     code = _CODES.get(int(number), InvalidInput.code)
     error = {"code": code, "status": int(number), "title": title, "detail": why, "request_id": request_id}
@@ -56,7 +56,7 @@ def refusal(status: str, why: str) -> tuple[list[tuple[str, str]], bytes]:
 
 
 class Refused(Exception):
-    """A request that is answered without a look at what it wants."""
+    """A request that the server refuses before it reaches the application."""
 
     def __init__(self, status: str, why: str) -> None:
         super().__init__(f"{status}: {why}")
@@ -81,17 +81,17 @@ class Incoming:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """The lowest is ended first: connections without any request yet, then those that wait for longest."""
+        """Order in which connections are ended, lowest first: those without a request yet, then the longest waiting."""
         return not self._is_first, self._began_s
 
     def refuse(self, now_s: float) -> None:
-        """Let the client read why: what it sends meanwhile is dropped, for closing would reset the connection."""
+        """Refuse the request, and drop further data for a while: closing at once would reset the connection."""
         self.is_refused, self._is_first = True, True
         self.data.clear()
         self.deadline_s = now_s + self._limits.linger_s
 
     def receive(self, data: bytes, now_s: float) -> None:
-        """Add what has arrived."""
+        """Add received data."""
         if self.is_refused:
             return
         if not self.data and not self._is_first:
@@ -99,7 +99,7 @@ class Incoming:
         self.data += data
 
     def is_complete(self, now_s: float) -> bool:
-        """Return whether all of the request is here; Refused if it cannot be answered."""
+        """Return whether the request is complete. Raises Refused if it is not acceptable."""
         if self.is_refused:
             return False
         if self._size is None:
@@ -115,12 +115,12 @@ class Incoming:
         return len(self.data) >= self._size
 
     def take_continue(self) -> bool:
-        """Return, once, whether the client waits for permission to send the body."""
+        """Return whether the client waits for permission to send the body (100-continue), True only once."""
         wanted, self._continue = self._continue, False
         return wanted
 
     def take(self) -> tuple[bytes, bytes]:
-        """Return the request, and what has come of the next one; they are no longer here."""
+        """Remove and return the request, and the received part of the next one."""
         request, ahead = bytes(self.data[: self._size]), bytes(self.data[self._size :])
         self.data.clear()
         return request, ahead
@@ -142,20 +142,20 @@ class Incoming:
 
 
 class ReceivedRequest(io.BytesIO):
-    """A complete request, as cheroot reads a connection."""
+    """A complete request, with the interface by which cheroot reads a connection."""
 
     @property
     def bytes_read(self) -> int:
-        """How much was read of it."""
+        """Number of bytes read so far."""
         return self.tell()
 
     def has_data(self) -> bool:
-        """Return whether the client has sent more than what was read."""
+        """Return False: data of a later request is not part of this one."""
         return False
 
 
 class Outgoing:
-    """The bytes of answers, as cheroot writes them: what the client does not take at once waits here."""
+    """Responses as written by cheroot; bytes that the client does not receive at once are buffered here."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -163,14 +163,14 @@ class Outgoing:
         self.bytes_written = 0
 
     def write(self, data: bytes) -> int:
-        """Send what the client takes now, and keep the rest; OSError if the connection has ended."""
+        """Send what is possible without blocking, and buffer the rest. Raises OSError if the connection has ended."""
         self.rest += data
         self.bytes_written += len(data)
         self.send()
         return len(data)
 
     def send(self) -> None:
-        """Send of the rest what the client takes now; OSError if the connection has ended."""
+        """Send buffered bytes without blocking. Raises OSError if the connection has ended."""
         try:
             while self.rest:
                 del self.rest[: self._socket.send(self.rest[:PART_BYTES])]

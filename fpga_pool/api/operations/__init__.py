@@ -1,7 +1,7 @@
-"""The one table of the REST API: each operation with its path, what it takes and what it answers.
+"""The table of all operations of the REST API, with their paths, request bodies, parameters and responses.
 
-Routes (`api.app`) and the OpenAPI document (`api.openapi`) are made of it; bodies and answers are derived from the
-classes of the pool (`model.rest`), so a field of an object is declared there and nowhere here.
+Routes (`api.app`) and the OpenAPI document (`api.openapi`) are generated from it. Bodies and responses are derived from
+the model classes (`model.rest`), so fields of objects are declared only there.
 """
 
 from fpga_pool.api.operations.catalogue import CATALOGUE_OPERATIONS

@@ -72,14 +72,14 @@ def _change_design(call: Call) -> Design:
 
 CATALOGUE_OPERATIONS = (
     Operation(method="GET", path="/v1/functions/<name>", name="show_function", persona=CATALOGUE, noun="function",
-              summary="Show a function as it is in force.", handle=_show_function, answer={"function": FunctionInfo}),
+              summary="Show the current function entry.", handle=_show_function, answer={"function": FunctionInfo}),
     events_of("function", "/v1/functions/<name>", CATALOGUE, of_project=False),
     Operation(method="GET", path="/v1/functions", name="list_functions", persona=CATALOGUE,
               query=NameQuery, handle=_functions, answer={"functions": [FunctionInfo], **LINKS},
-              summary="List the catalogue as it is in force, with the designs that jobs of the project may name."),
+              summary="List the current catalogue, including designs that jobs of the project may use."),
     Operation(method="GET", path="/v1/functions/calibration", name="calibration", persona=CATALOGUE,
               query=CalibrationQuery,
-              summary="Show how well the time models fit, of one function or of all.",
+              summary="Show how well the time models fit observed runs, for one function or for all.",
               handle=_calibration, answer={"calibration": [Calibration], **LINKS}),
     Operation(method="GET", path="/v1/bitstreams", name="list_bitstreams", persona=CATALOGUE, query=BitstreamQuery,
               handle=_bitstreams, answer={"bitstreams": [BitstreamInfo], **LINKS}, errors=(404,),
@@ -107,5 +107,5 @@ CATALOGUE_OPERATIONS = (
               handle=lambda call: scheduler().delete_design(
                   chosen_project(call.query.project_id), call.uuid, call.seen),
               query=ProjectQuery, answer={"design": Design},
-              summary="Remove a design whose function no job and no instance has any more."),
+              summary="Remove a design whose function is no longer used by any job or instance."),
 )  # fmt: skip

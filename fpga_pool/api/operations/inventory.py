@@ -1,4 +1,4 @@
-"""Operations on hardware and on the processes of the pool."""
+"""Operations on hardware, and on the services of the pool."""
 
 from operator import attrgetter
 from typing import Any
@@ -73,7 +73,7 @@ INVENTORY_OPERATIONS = (
     events_of("slot", "/v1/slots/<uuid>", INSPECTOR, of_project=False),
     Operation(method="PATCH", path="/v1/slots/<uuid>", name="change_slot", persona=OPERATOR,
               handle=_change_slot, body=SlotChange,
-              summary="Take a slot out of service, or give it back; a drain is over when the state says DRAINED.",
+              summary="Drain a slot, or return it to service; a drain is complete when the state is DRAINED.",
               answer={"slot": SlotDetail}, noun="slot"),
     list_of("cards", Card, CardState, CardQuery, INSPECTOR, "List the cards, by name."),
     Operation(method="GET", path="/v1/cards/<uuid>", name="show_card", persona=INSPECTOR, noun="card",
@@ -82,23 +82,23 @@ INVENTORY_OPERATIONS = (
     events_of("card", "/v1/cards/<uuid>", INSPECTOR, of_project=False),
     Operation(method="PATCH", path="/v1/cards/<uuid>", name="change_card", persona=OPERATOR, noun="card",
               handle=_change_card, body=SlotChange, answer={"card": Card},
-              summary="Take all slots of a card out of service, or give them back, in one transaction."),
+              summary="Drain all slots of a card, or return them to service, in one transaction."),
     Operation(method="DELETE", path="/v1/cards/<uuid>", name="remove_card", persona=OPERATOR, noun="card",
               handle=lambda call: scheduler().remove_card(call.uuid, call.seen), answer={"card": Card},
-              summary="Remove a card that nobody uses any more; while it is used, it is drained and stays."),
+              summary="Remove a card that is no longer used; a card in use is only drained."),
     list_of("hosts", Host, None, HostQuery, CATALOGUE, "List the hosts, by name."),
     Operation(method="GET", path="/v1/hosts/<name>", name="show_host", persona=CATALOGUE,
               summary="Show a host, with its history.", handle=_show_host, answer={"host": Host}, noun="host"),
     events_of("host", "/v1/hosts/<name>", CATALOGUE, of_project=False),
     list_of("processors", GangProcessor, None, ProcessorQuery, INSPECTOR,
-            "List the processors that hosts give to gangs, by name, with what their tiers carry."),
+            "List the pCPUs that hosts reserve for gangs, by name, with the processes in their tiers."),
     Operation(method="GET", path="/v1/counters", name="list_counters", persona=INSPECTOR, query=CountersQuery,
               handle=_counters, answer={"counters": [HostLoad], **LINKS},
-              summary="List what the hosts that live have measured of themselves last, by name."),
+              summary="List the latest load measurements of the live hosts, by name."),
     Operation(method="GET", path="/v1/processors/<uuid>", name="show_processor", persona=INSPECTOR, noun="processor",
               handle=lambda call: named(call, "processor", scheduler().processors()),
               answer={"processor": GangProcessor},
-              summary="Show a processor that a host gives to gangs, with what its tiers carry."),
+              summary="Show a pCPU that a host reserves for gangs, with the processes in its tiers."),
     Operation(method="GET", path="/v1/instances/<uuid>", name="show_instance", persona=READER, noun="instance",
               handle=lambda call: scheduler().instance(chosen_project(call.query.project_id), call.uuid),
               query=ProjectQuery, answer={"instance": Instance},

@@ -1,4 +1,4 @@
-"""Operations on what projects may do and have done: events, counts, rates, quotas, usage."""
+"""Operations on the quotas and the activity of projects: events, counts, flows, quotas, usage, purges."""
 
 from datetime import datetime
 from typing import Any
@@ -40,7 +40,7 @@ from fpga_pool.model.rest import as_request, show
 
 
 def _within(at: datetime | None) -> float | None:
-    """Return a time in seconds since the epoch, or the nearest one at which something may have happened."""
+    """Return a time in seconds since the epoch, limited to the range of possible times of events."""
     return None if at is None else min(max(at.timestamp(), 0.0), LATEST)
 
 
@@ -107,7 +107,7 @@ def _usage(call: Call) -> dict[str, Any]:
 
 
 def _next_usage(last: Any, limit: int) -> dict[str, str]:
-    """Return the link to the next page, of the same period although time goes on."""
+    """Return the link to the next page, with the period fixed to that of this page."""
     where = {"start": last.begin_at, "end": last.end_at, "marker": f"{last.project_id}/{last.function}", "limit": limit}
     where |= {name: text for name, text in request.args.items() if name in ("project_id", "sort")}
     return {"rel": "next", "href": f"/v1/usage?{urlencode(where)}"}
@@ -122,13 +122,13 @@ PROJECT_OPERATIONS = (
               summary="Count the jobs, tasks and gangs of the project that have not ended, by state."),
     Operation(method="POST", path="/v1/purges", name="purge_work", persona=OPERATOR, handle=_purge, body=PurgeRequest,
               answer={"purge": Purge},
-              summary="Remove what ended before a point in time, for a few seconds; may be repeated."),
+              summary="Purge objects that ended before a point in time; takes a few seconds at most, may be repeated."),
     Operation(method="GET", path="/v1/flows", name="list_flows", persona=READER, query=FlowQuery,
               answer={"flows": [Flow], **LINKS}, handle=_flows,
-              summary="List the inputs of the project that are under way, with planned and measured rates."),
+              summary="List the input transfers of the project in progress, with planned and measured rates."),
     Operation(method="GET", path="/v1/quotas", name="show_quota", persona=READER,
               handle=lambda _: scheduler().quota(tenant().project_id), answer={"quota": Quota},
-              summary="Show the quota of the own project, and how much of it is used."),
+              summary="Show the quota of the caller's project, and how much of it is used."),
     Operation(method="GET", path="/v1/quotas/<name>", name="show_project_quota", persona=INSPECTOR, noun="project",
               handle=lambda call: scheduler().quota(_project(call)), answer={"quota": Quota},
               summary="Show the quota of a project, and how much of it is used."),

@@ -1,4 +1,4 @@
-"""Operations on batches, gangs, pipelines and tasks, which are alike, and on their jobs."""
+"""Operations on batches, gangs, pipelines and tasks, which share one scheme, and on their jobs."""
 
 import base64
 import json
@@ -77,7 +77,7 @@ def _family(
     detail: str = "",
     creation: Mapping[str, Any] | None = None,
 ) -> tuple[Operation, ...]:
-    """Return how things of a kind are listed, created, shown and cancelled; `creation` is more of what creates one."""
+    """Return the operations that list, create, show and cancel objects; `creation` has more options for creation."""
     path, detail = f"/v1/{nouns}", detail or noun
 
     def show_one(call: Call) -> Any:
@@ -91,21 +91,21 @@ def _family(
         list_of(nouns, listed, states, query, READER, f"List the project's {nouns}, newest first, a page at a time."),
         Operation(method="POST", path=path, name=f"create_{noun}", persona=MEMBER,
                   handle=create, body=wanted, status=201,
-                  summary=f"Create a {noun}; once this is answered it will not be lost.",
+                  summary=f"Create a {noun}; it is stored durably before the response is sent.",
                   **{"answer": {noun: listed}, **(creation or {})}),
         Operation(method="GET", path=one, name=f"show_{noun}", persona=READER, handle=show_one, noun=noun,
                   query=ProjectQuery, summary=f"Show a {noun}, with its history.", answer={noun: shown}),
         events_of(noun, one, READER),
         Operation(method="DELETE", path=one, name=f"cancel_{noun}", persona=MEMBER,
                   handle=cancel, query=ProjectQuery, noun=noun, status=202,
-                  summary=f"Ask for the end of a {noun}; it is over when its state says so.", answer={noun: listed}),
+                  summary=f"Cancel a {noun}; it is complete when the state says so.", answer={noun: listed}),
     )  # fmt: skip
 
 
 def _plan(
     noun: str, path: str, wanted: type, planned: type, request_of: Callable[[Call], Any], **options: Any
 ) -> Operation:
-    """Return how a dry run of a thing of a kind is made: who may create it may also ask for that."""
+    """Return the operation that plans an object as a dry run; callers that may create it may also plan it."""
     return Operation(method="POST", path=path, name=f"plan_{noun}",
                      persona=Persona(f"rule:fpga_pool:create_{noun}", (PROJECT,)), body=wanted,
                      handle=lambda call: getattr(scheduler(), f"plan_{noun}")(request_of(call)),
@@ -145,7 +145,7 @@ def _create_pipeline(call: Call) -> Batch:
 
 # ---- Jobs and tickets of a batch
 
-#: By shard, of which no pool has so many.
+#: Generation by shard; a pool has fewer shards than this limit.
 _Generations = Annotated[dict[Text, Count], Meta(max_length=1000)]
 
 
@@ -158,7 +158,7 @@ def _jobs(call: Call) -> Any:
 
 
 def _job_list(found: JobChanges) -> Any:
-    # The state that was seen is one opaque token.
+    # The state that the client has seen is encoded as an opaque token.
     seen = base64.urlsafe_b64encode(json.dumps(dict(found.seen)).encode()).decode() if found.seen else ""
     return show(JobList(jobs=found.jobs, seen=seen, at=found.at, batch=found.batch, tickets=found.tickets))
 
@@ -193,17 +193,17 @@ WORK_OPERATIONS = (
                        "headers": {"Cache-Control": "no-store"}}),
     Operation(method="PATCH", path=_BATCH, name="change_batch", persona=MEMBER, noun="batch", body=BatchChange,
               handle=_change_batch, answer={"batch": Batch},
-              summary="Hold a batch, or a pipeline, back, or release it; change its priority."),
+              summary="Hold or release a batch or pipeline, or change its priority."),
     Operation(method="GET", path=f"{_BATCH}/jobs", name="list_batch_jobs", persona=READER,
               handle=_jobs, query=JobQuery, answer=JobList,
               noun="batch", summary="List the jobs of a batch, by index."),
     Operation(method="POST", path=f"{_BATCH}/tickets", name="create_tickets", persona=MEMBER,
               handle=_tickets, body=TicketRequests,
-              noun="batch", summary="Give leave to move the bytes of jobs; a ticket holds a secret and is for once.",
+              noun="batch", summary="Issue tickets to transfer data of jobs; each contains a secret and is valid once.",
               answer={"tickets": [Ticket]}, headers={"Cache-Control": "no-store"}),
     Operation(method="POST", path=f"{_BATCH}/receipts", name="confirm_results", persona=MEMBER,
               handle=_confirm_results, body=Receipts, noun="batch", answer={"batch": Batch},
-              summary="Confirm results that the client has, so that the pool holds them no longer; may be repeated."),
+              summary="Confirm that results have been received, so that the pool can delete them; may be repeated."),
     _plan("batch", "/v1/plans", BatchRequest, PlannedBatch, _batch_request, errors=(404,)),
     *(_plan(noun, f"/v1/plans/{noun}s", wanted, planned, partial(requested, wanted)) for noun, wanted, planned in (
         ("gang", GangRequest, PlannedGang),

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class ManageCommand(CheckedCommand):
-    """A command on the pool's own files and database."""
+    """A command that works on the pool's own files and database."""
 
     @property
     def conf(self) -> cfg.ConfigOpts:
-        """The configuration of the pool; InvalidInput says what is wrong with it."""
+        """The configuration of the pool; raises InvalidInput if a name or value in it is wrong."""
         return cast("cfg.ConfigOpts", cast("Any", self.app).conf)
 
     @contextmanager
     def store(self, *, any_schema: bool = False) -> "Iterator[Store]":
-        """Open the pool's database; ServiceUnavailable unless `any_schema`, if its schema is not of this version."""
+        """Open the pool's database; ServiceUnavailable if its schema is of another version, unless `any_schema`."""
         from fpga_pool.store.options import open_store  # SQLAlchemy takes a second
 
         with wrong_values_named(self.conf):
@@ -40,14 +40,14 @@ class ManageCommand(CheckedCommand):
         print(line, file=self.app.stdout)
 
 
-#: Since this one, Nova asks the validators of extra specs.
+#: The first microversion in which Nova runs the validators of extra specs.
 MICROVERSION = "2.86"
-#: A request that takes longer has failed.
+#: Timeout of a request.
 TIMEOUT_S = 60
 
 
 def add_cloud_option(parser: argparse.ArgumentParser) -> None:
-    """Let a cloud of clouds.yaml be chosen."""
+    """Add the option that selects a cloud of clouds.yaml."""
     parser.add_argument(
         "--os-cloud",
         metavar="NAME",
@@ -57,8 +57,8 @@ def add_cloud_option(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def compute_service(cloud: str | None) -> Iterator[Any]:
-    """Yield openstacksdk's proxy of Nova; what Nova or Keystone refuses becomes the pool's own errors."""
-    # Here, because it takes a second that the other commands need not wait.
+    """Yield openstacksdk's proxy for Nova; errors of Nova and Keystone are raised as exceptions of the pool."""
+    # Imported here because it takes a second, for which other commands should not wait.
     import openstack
     from keystoneauth1 import exceptions as auth_errors
     from openstack import exceptions as errors
@@ -88,5 +88,5 @@ def compute_service(cloud: str | None) -> Iterator[Any]:
 
 
 def _said(error: Any) -> str:
-    """Return what the service says of it, without the address that was asked."""
+    """Return the service's error message, without the URL of the request."""
     return str(getattr(error, "details", None) or error)

@@ -24,7 +24,7 @@ DAY_S = 86_400.0
 
 
 class Sync(ManageCommand):
-    """Bring the schema to this version of fpga_pool; stop the schedulers of an older one first.
+    """Upgrade the schema to this version of fpga_pool; stop the schedulers of an older version first.
 
     Example: fpga-pool-manage db sync
     """
@@ -47,7 +47,7 @@ class Version(ManageCommand):
 
 
 class Check(ManageCommand):
-    """Return whether the schema is that of this version; exit status 1 if a scheduler would not start.
+    """Check whether the schema is that of this version; exit status 1 if a scheduler would not start.
 
     Example: fpga-pool-manage db check
     """
@@ -60,13 +60,13 @@ class Check(ManageCommand):
 class Refit(ManageCommand, Lister):
     """Fit the time models again to the stored runs, and show how functions slow each other down on a card.
 
-    Schedulers do the same all the time; this is for a pool of which none runs, and shows what they have learned.
+    Schedulers do the same continuously. Use this command if none is running, or to see what they have learned.
 
     Example: fpga-pool-manage refit
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Fit and show."""
+        """Fit the time models, and return the slowdowns."""
         with self.store() as store:
             calibrator = Calibrator(store, configured_catalogue(self.conf), time.time)
             calibrator.refit()
@@ -76,10 +76,10 @@ class Refit(ManageCommand, Lister):
 
 
 class Purge(ManageCommand, Lister):
-    """Remove what ended long ago: work, released leases, hosts without slots that are silent, offers of keys.
+    """Remove old records: work that has ended, released leases, silent hosts without slots, and offers of keys.
 
-    Batches of which a host holds a result stay. The pool may run meanwhile. Runs of the jobs are removed, too: time
-    models stay as they were fitted until there are new runs.
+    Batches with a result that a host still holds are kept. The pool may be running. Runs of the jobs are removed, too:
+    time models stay as they were fitted until there are new runs.
 
     Example: fpga-pool-manage db purge --older-than 30 --dry-run
     """
@@ -102,16 +102,16 @@ class Purge(ManageCommand, Lister):
         return ("kind", "found" if parsed_args.dry_run else "removed"), list(found.items())
 
 
-#: A lease is released if it has no allocation now and after this many seconds: Nova writes several in a row.
+#: A lease is released if it has no allocation now, nor this many seconds later: Nova writes several one by one.
 CERTAIN_AFTER_S = 3.0
-#: What is said where nothing was found.
+#: Output if there are no findings.
 NOTHING_WRONG = "no problems found"
 
 
 class Audit(ManageCommand):
-    """Hold the database against the rules of the pool and against Placement; exit status 1 if something is wrong.
+    """Check the database against the rules of the pool and against Placement; exit status 1 if there are findings.
 
-    It may be asked at any time, while the pool runs or not.
+    It may be used at any time, whether the pool is running or not.
 
     Example: fpga-pool-manage audit --repair
     """

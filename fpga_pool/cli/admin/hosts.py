@@ -1,4 +1,4 @@
-"""`fpga-pool-manage host`, `service` and `tier`: the hosts of the pool by the keys of their agents, and what runs."""
+"""`fpga-pool-manage host`, `service` and `tier`: hosts with the keys of their agents, services, and tiers of guests."""
 
 import argparse
 import time
@@ -24,7 +24,7 @@ from fpga_pool.services.scheduler.enrolment import approve, invite, revoke
 class Enroll(ManageCommand, Lister):
     """Create a one-time code for each host: an agent with this [agent] enrolment_code is accepted at once.
 
-    The code is valid for 24 hours. The key that a host has already stays valid until the code is used.
+    The code is valid for 24 hours. An existing key of the host stays valid until the code is used.
 
     Example: fpga-pool-manage host enroll node-1 node-2
     """
@@ -38,11 +38,11 @@ class Enroll(ManageCommand, Lister):
 
 
 class Approve(ManageCommand):
-    """Accept the key of a host, in place of any other one; if it has that key, its agent may say another place.
+    """Accept the key of a host, in place of any other one, and the data address that its agent reports next.
 
-    Its place is [agent] data_address and node. Compare KEY with the log of the host's agent, which shows it at each
-    start: every process that reaches RabbitMQ can offer a key. --all accepts what every host without a key has offered,
-    for pools whose RabbitMQ no other process reaches.
+    Approve the key again after [agent] data_address or node of the host has changed. Compare KEY with the log of the
+    host's agent, which shows it at each start: every process that reaches RabbitMQ can offer a key. --all accepts the
+    keys that hosts without a key have offered, for pools whose RabbitMQ is reached by no other process.
 
     Example: fpga-pool-manage host approve node-1 KEY
     """
@@ -65,7 +65,7 @@ class Approve(ManageCommand):
 
 
 class Revoke(ManageCommand):
-    """Remove the key of a host: within seconds it is lost to the pool, and none of its messages is accepted.
+    """Remove the key of a host: within seconds the host counts as lost, and its messages are refused.
 
     Example: fpga-pool-manage host revoke node-1
     """
@@ -80,7 +80,7 @@ class Revoke(ManageCommand):
 
 
 class List(ManageCommand, Lister):
-    """List the hosts with the keys that are accepted, and those that wait for approval.
+    """List the hosts with their accepted keys, and the keys that wait for approval.
 
     Example: fpga-pool-manage host list -f json
     """
@@ -115,13 +115,13 @@ _COLUMNS = ("host", "instance", "name", "wanted", "tier", "pcpus", "usage")
 
 
 class _TierCommand(ManageCommand, Lister):
-    """A command that asks agents."""
+    """A command that calls the agent of a host."""
 
     @contextmanager
     def agents(self, host: str) -> Iterator[AgentAPI]:
-        """Reach the agents; ServiceUnavailable where that of a host does not answer."""
+        """Yield a client for agents; ServiceUnavailable if the agent of `host` does not answer or has no tiers."""
         files, places = (getattr(self.conf, name, None) or [] for name in ("config_file", "config_dir"))
-        # oslo.messaging reads no other.
+        # oslo.messaging reads this global configuration only.
         cfg.CONF([], project="fpga_pool", default_config_files=files, default_config_dirs=places)
         messages = transport(cfg.CONF)
         try:
@@ -134,7 +134,7 @@ class _TierCommand(ManageCommand, Lister):
 
 
 class ListTiers(_TierCommand):
-    """List the guests of a compute node that are in a tier, with their pCPUs and what they use of these.
+    """List the guests of a compute node that are in a tier, with their pCPUs and their usage of these.
 
     Example: fpga-pool-manage tier list compute-1
     """
@@ -148,7 +148,7 @@ class ListTiers(_TierCommand):
 
 
 class SetTiers(_TierCommand):
-    """Change the tiers of guests of a compute node while they run: all that are named, or none; two may swap.
+    """Change the tiers of running guests of a compute node, either of all that are named or of none; two may swap.
 
     Example: fpga-pool-manage tier set compute-1 UUID=background OTHER=foreground
     """

@@ -39,15 +39,15 @@ from fpga_pool.store.options import has_database
 
 LOG = logging.getLogger(__name__)
 
-#: Run time where nothing is known of it, as in nova.conf by default ([fpga_pool] expected_stay).
+#: Assumed run time in seconds if it is unknown, the default in nova.conf ([fpga_pool] expected_stay).
 STAY_S = 3600.0
 
 
 class FlavorCommand(ManageCommand):
-    """A command that compares flavors with the catalogue, and with the hosts of the pool where it has its database."""
+    """A command that checks flavors against the catalogue, and against the hosts of the pool if it has a database."""
 
     def problems(self, flavors: Iterable[tuple[str, Mapping[str, str], int]]) -> Iterator[tuple[str, str]]:
-        """Yield the name of a flavor and a sentence for each problem; flavors are names, extra specs and vCPUs."""
+        """Yield the flavor's name and a sentence for each problem; `flavors` are (name, extra specs, vCPUs)."""
         catalogue, pool = self._known
         for name, specs, vcpus in flavors:
             found = inconsistencies(specs, catalogue, vcpus)
@@ -57,7 +57,7 @@ class FlavorCommand(ManageCommand):
 
     @cached_property
     def _known(self) -> tuple[Catalogue, PoolColumns | None]:
-        """The catalogue and the pool: with approved designs and the hosts where the pool has its database."""
+        """The catalogue, with approved designs, and the hosts; without a database the bare catalogue and None."""
         catalogue = configured_catalogue(self.conf)
         if not has_database(self.conf):
             return catalogue, None
@@ -112,7 +112,7 @@ class Create(FlavorCommand, ShowOne):
         add_cloud_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
-        """Create it with all its extra specs, or not at all."""
+        """Create the flavor with all its extra specs, or not at all."""
         specs = self._extra_specs(parsed_args)
         with compute_service(parsed_args.os_cloud) as compute:
             flavor = compute.create_flavor(
@@ -125,7 +125,7 @@ class Create(FlavorCommand, ShowOne):
             try:
                 compute.create_flavor_extra_specs(flavor, specs)
             except BaseException:
-                # Machines of a flavor without them would boot, and have no accelerator.
+                # Without its extra specs, machines of the flavor would boot and have no accelerator.
                 compute.delete_flavor(flavor)
                 raise
         return ("id", "name", *specs), (flavor.id, flavor.name, *specs.values())
@@ -156,7 +156,7 @@ class Create(FlavorCommand, ShowOne):
 
 
 class Check(FlavorCommand):
-    """Find flavors whose extra specs do not agree; exit status 1 if there are any.
+    """Find flavors with inconsistent extra specs; exit status 1 if there are any.
 
     Example: fpga-pool-manage flavor check fpga.sha256 --os-cloud admin
     """
@@ -177,7 +177,7 @@ class Check(FlavorCommand):
 
 
 def _chosen(flavors: Sequence[Any], wanted: Sequence[str]) -> list[Any]:
-    """Return the flavors of these names or ids; all where none is named."""
+    """Return the flavors with these names or ids, or all if none is given; NotFound if one does not exist."""
     for name in wanted:
         if not any(name in (flavor.name, flavor.id) for flavor in flavors):
             raise NotFound(f"flavor {name!r} does not exist")
@@ -185,7 +185,7 @@ def _chosen(flavors: Sequence[Any], wanted: Sequence[str]) -> list[Any]:
 
 
 class Explain(ManageCommand, Lister):
-    """Say of every host whether it could take an instance of this flavor now, and why.
+    """Show for every host whether it could take an instance of this flavor now, and why or why not.
 
     Example: fpga-pool-manage explain UUID --os-cloud admin
     """
@@ -212,7 +212,7 @@ class Explain(ManageCommand, Lister):
         add_cloud_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Compare what is asked for with the pool as its database has it now."""
+        """Compare the request with the current state of the pool in its database."""
         specs, project = self._asked(parsed_args)
         wanted = requested(specs)
         if wanted is None:
@@ -246,7 +246,7 @@ class Explain(ManageCommand, Lister):
 
 
 def explanation(fitting: Fitting, instance: str, wanted: AcceleratorRequest, *, together: bool) -> Table:
-    """Return for each host whether it could take an instance, with all slots on one card where `together`, and why."""
+    """Return whether each host could take an instance, and why; all slots must be on one card if `together`."""
     pool = fitting.providers.pool
     rows, links = [], wished_links(wanted)
     for number, host in enumerate(pool.words[word] for word in pool.hosts["name"].tolist()):
@@ -276,6 +276,6 @@ def explanation(fitting: Fitting, instance: str, wanted: AcceleratorRequest, *, 
 
 
 def _held_by(pool: PoolColumns, host: int, instance: str) -> Bools:
-    """Return (S,) which slots are of a host and held by an instance."""
+    """Return a mask of the slots of a host that an instance holds, shape (S,)."""
     held: Bools = (pool.slots["holder"] == pool.numbers.get(instance, -1)) & (pool.slot_host == host)
     return held

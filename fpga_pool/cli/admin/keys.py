@@ -28,7 +28,7 @@ from fpga_pool.rpc.identity import Role
 from fpga_pool.rpc.permissions import permissions
 from fpga_pool.rpc.transport import EXCHANGE
 
-#: What each pair is for, and who needs which half.
+#: Key pairs by name, with the services that need the private and the public key.
 PAIRS = {
     "tokens": ("schedulers", "agents"),
     "bitstreams": ("signer of bitstreams", "agents"),
@@ -38,7 +38,7 @@ PAIRS = {
 
 
 class Create(ManageCommand, Lister):
-    """Make the key pairs of the pool, which sign tokens, calls and bitstreams; nothing is overwritten.
+    """Create the key pairs of the pool, which sign tokens, calls and bitstreams; nothing is overwritten.
 
     Example: fpga-pool-manage keys create --directory keys
     """
@@ -51,7 +51,7 @@ class Create(ManageCommand, Lister):
 
 
 def create_key_pairs(directory: Path) -> Sequence[Row]:
-    """Write the pairs; return each file with who needs it."""
+    """Write the key pairs, and return each file with the service that needs it; Conflict if one of them exists."""
     present = [path for name in PAIRS for path in _files(directory, name) if path.exists()]
     if present:
         raise Conflict(
@@ -81,7 +81,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 class FillLibrary(ManageCommand):
-    """Fill the library for simulated boards: for each function and region what is missing or not of this key.
+    """Fill the library for simulated boards with all bitstreams that are missing or not signed with this key.
 
     Example: fpga-pool-manage bitstreams stock --board demo --key keys/bitstreams.pem
     """
@@ -113,7 +113,7 @@ class FillLibrary(ManageCommand):
 
 
 class SignDesign(ManageCommand):
-    """Sign a tenant's design, its manifest and its bitstream, with the key of a signer ([scheduler] design_signers).
+    """Sign a tenant's design (manifest and bitstream) with the key of a signer ([scheduler] design_signers).
 
     Example: fpga-pool-manage designs sign my_filter.toml my_filter.bin --key signer.pem --output my_filter.sig
     """
@@ -135,7 +135,7 @@ class SignDesign(ManageCommand):
 
 
 class ShowPermissions(ManageCommand):
-    """Print the commands that give an account of RabbitMQ what a process of the pool needs, and no more.
+    """Print the commands that give a RabbitMQ account exactly the permissions that a process of the pool needs.
 
     Example: fpga-pool-manage rabbitmq permissions agent USER --host node-1
     """
@@ -166,18 +166,18 @@ class ShowPermissions(ManageCommand):
         self.print_line(shlex.join(["rabbitmqctl", "set_topic_permissions", *place, *keys]))
 
 
-#: The families that services plan.
+#: Families of the policies that services use.
 FAMILIES = ("batch", "online", "gang", "task")
 
 
 def _compile(family: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a word: the command has one
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it silently: the command prints the message
     for name in policy_names(family):
         compile_loops(family, name)
 
 
 class Prepare(ManageCommand):
-    """Compile the loops of all policies, so that no service waits for that; run as the user of the services.
+    """Compile the loops of all policies, so that no service waits for compilation; run as the user of the services.
 
     Example: fpga-pool-manage prepare
     """

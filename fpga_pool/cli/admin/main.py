@@ -1,4 +1,4 @@
-"""`fpga-pool-manage`: what an operator does where the pool's configuration and database are.
+"""`fpga-pool-manage`: operator commands that need the configuration and the database of the pool.
 
 Exit status: 0 done, 1 the work failed, 2 wrong usage or configuration.
 """
@@ -20,10 +20,10 @@ from fpga_pool.conf.opts import check_names, check_values, register_opts
 from fpga_pool.model.exceptions import InvalidInput
 
 PROGRAM = "fpga-pool-manage"
-#: cliff's level of one -v.
+#: cliff's verbosity level for one -v.
 VERBOSE = 2
 
-#: Module and class of each command.  Only the module of the command that runs is imported: others take seconds.
+#: Module and class of each command.  Only the module of the command that runs is imported: importing all takes seconds.
 COMMANDS = {
     "audit": "database:Audit",
     "bitstreams stock": "keys:FillLibrary",
@@ -52,12 +52,12 @@ COMMANDS = {
 }
 
 
-#: A public key that looks like an option: one of 64 does.
+#: A public key that looks like an option because it begins with a dash, as one in 64 does.
 _DASHED_KEY = re.compile(r"-[\w-]{42}", re.ASCII)
 
 
 class ManageApp(CommandApp):
-    """The options that all commands share, and the configuration that they are about."""
+    """The application: the options that all commands share, and the configuration of the pool."""
 
     def __init__(self, **streams: Any) -> None:
         group = "fpga_pool.manage"
@@ -75,7 +75,7 @@ class ManageApp(CommandApp):
     def build_option_parser(
         self, description: str | None, version: str | None, argparse_kwargs: dict[str, Any] | None = None
     ) -> argparse.ArgumentParser:
-        """Add the places of the configuration to cliff's own options."""
+        """Add the options for configuration files to cliff's own options."""
         parser = super().build_option_parser(description, version, {"prog": PROGRAM, "allow_abbrev": False})
         for option, what in (
             ("--config-file", "configuration file"),
@@ -91,22 +91,22 @@ class ManageApp(CommandApp):
         return parser
 
     def configure_logging(self) -> None:
-        """Show warnings; log messages of libraries require -v."""
+        """Log warnings and errors only, unless -v or --debug is given."""
         super().configure_logging()
         if not self.options.debug and self.options.verbose_level < VERBOSE:
             logging.getLogger().setLevel(logging.WARNING)
 
     def run(self, argv: list[str]) -> int:
-        """Run a command; a key among its words is no option, whatever it begins with."""
+        """Run a command; a public key among its arguments is not read as an option, even if it begins with a dash."""
         key = next((place for place, word in enumerate(argv) if _DASHED_KEY.fullmatch(word)), len(argv))
         status: int = super().run([*argv[:key], "--", *argv[key:]] if key < len(argv) else argv)
         return status
 
     @cached_property
     def conf(self) -> cfg.ConfigOpts:
-        """The configuration without options of policies, which are the scheduler's; read when a command asks for it.
+        """The configuration, read on first use, without the options of policies, which only schedulers need.
 
-        InvalidInput says what is wrong with it.
+        Raises InvalidInput if a name or value in it is wrong.
         """
         conf = cfg.ConfigOpts()
         register_opts(conf, policies=False)

@@ -1,4 +1,4 @@
-"""`fpga-pool-manage card|slot|host remove`: hardware leaves the pool when nobody uses it any more."""
+"""`fpga-pool-manage card|slot|host remove`: remove hardware from the pool once it is no longer used."""
 
 import argparse
 import contextlib
@@ -19,12 +19,12 @@ from fpga_pool.services.scheduler.enrolment import revoke
 from fpga_pool.store.purge import remove_host, remove_slots
 from fpga_pool.store.store import Store
 
-#: How often it is looked whether the slots can be removed.
+#: Interval in seconds between two checks whether the slots can be removed.
 LOOK_S = 1.0
 
 
 class Remove(ManageCommand):
-    """Base of the commands: drain, wait for the users to leave and the agent to stop reporting, then remove."""
+    """Base of the commands: drain, wait until nothing uses the slots and the agent no longer reports them, remove."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", help=self.what)
@@ -37,12 +37,12 @@ class Remove(ManageCommand):
             "drained (default: %(default)s)",
         )
 
-    #: Names that it takes, for the help.
+    #: Kind of the object and form of its name, for the help.
     what: str
 
     @abstractmethod
     def slots(self, tx: Transaction, name: str) -> Sequence[Slot]:
-        """Return the slots of this name."""
+        """Return the slots of the object with this name."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Drain, wait and remove; a command that was interrupted can be repeated."""
@@ -59,7 +59,7 @@ class Remove(ManageCommand):
         return 0
 
     def _found(self, store: Store, name: str) -> tuple[str, Sequence[Slot]]:
-        """Return the shard and the slots of a name."""
+        """Return the shard and the slots of the object with this name; NotFound if it has no slots."""
         with store.reading() as tx:
             slots = self.slots(tx, name)
             if not slots:
@@ -78,7 +78,7 @@ class Remove(ManageCommand):
             time.sleep(LOOK_S)
 
     def finish(self, store: Store, shard: str, name: str) -> None:
-        """Remove what belongs to the slots; schedulers remove the providers of cards of hosts that stay."""
+        """Remove other records; nothing by default: schedulers remove the providers of cards of hosts that stay."""
 
 
 class RemoveSlot(Remove):
@@ -126,7 +126,7 @@ class RemoveHost(Remove):
     def finish(self, store: Store, shard: str, name: str) -> None:
         """Remove the host's key, the providers of its cards, which no scheduler knows afterwards, and the host.
 
-        The host is the last: as long as it is known, the command can be repeated.
+        The host itself is removed last, so that the command can be repeated until then.  Conflict if its agent runs.
         """
         with store.reading() as tx:
             if tx.host(name).alive:

@@ -1,4 +1,4 @@
-"""`fpga-pool-status upgrade check`: whether the services of this version can start, before they do.
+"""`fpga-pool-status upgrade check`: check whether the services of this version can start, before starting them.
 
 Exit status: 0 all checks pass, 1 a warning, 2 a failure, 255 an unexpected error.
 """
@@ -31,7 +31,7 @@ PROGRAM = "fpga-pool-status"
 
 
 class Checks(upgradecheck.UpgradeCommands):
-    """The checks of a configuration, in the order in which a service needs what they look at."""
+    """The checks of a configuration, in the order in which a service needs the parts that they check."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
@@ -58,14 +58,14 @@ class Checks(upgradecheck.UpgradeCommands):
         return Result(Code.FAILURE, "\n".join(unknown)) if unknown else Result(Code.SUCCESS)
 
     def _bus(self) -> Result:
-        """Look at all options of oslo.messaging, which a service comes upon one by one; nothing is sent."""
+        """Check all options of oslo.messaging, whose errors a service would find one by one; nothing is sent."""
         transport(self.conf)
         for group, options in messaging_options():
             check_options(self.conf, group, options)
         return Result(Code.SUCCESS, ", ".join(brokers(self.conf)))
 
     def _keystone(self) -> Result:
-        """Look at all options of keystonemiddleware, and those of the plug-in that they name; nothing is sent."""
+        """Check all options of keystonemiddleware, and those of the plug-in that they name; nothing is sent."""
         if self.conf.api.auth_strategy == NOAUTH:
             return Result(Code.SUCCESS, f"not used: [api] auth_strategy is {NOAUTH}")
         for group, options in middleware_options():
@@ -109,16 +109,16 @@ class Checks(upgradecheck.UpgradeCommands):
         placement = open_placement(self.conf)
         if placement is None:
             return Result(Code.SUCCESS, "not used: [placement] auth_type is not set")
-        placement.named("fpga_pool")  # any question will do
+        placement.named("fpga_pool")  # any request will do
         return Result(Code.SUCCESS)
 
 
-#: Exit status where no check was made, as oslo.upgradecheck has it for what it does not expect.
+#: Exit status if no check was made; oslo.upgradecheck uses it for unexpected errors.
 _NOT_CHECKED = 255
 
 
 def _failing(look: Callable[[], Result]) -> Callable[[Checks], Result]:
-    """Return a check that fails where a look raises an error of the pool or of its configuration."""
+    """Return a check that fails if `look` raises an error of the pool or of its configuration."""
 
     def check(checks: Checks) -> Result:
         try:
@@ -131,7 +131,7 @@ def _failing(look: Callable[[], Result]) -> Callable[[Checks], Result]:
 
 
 class _Described(cfg.ConfigOpts):
-    """A configuration whose `--help` says what this program is for; upgradecheck reads the command line into it."""
+    """A configuration that adds the program's description to `--help`; upgradecheck parses the command line with it."""
 
     def __call__(self, **options: Any) -> None:  # type: ignore[override]
         super().__call__(prog=PROGRAM, description=DESCRIPTIONS[PROGRAM], **options)

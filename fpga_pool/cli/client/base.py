@@ -1,4 +1,4 @@
-"""Base of the commands of `fpga-pool`: what they ask the pool, and how they show what it answers."""
+"""Base classes of the commands of `fpga-pool`: how they call the API of the pool, and print the answers."""
 
 import argparse
 import re
@@ -18,10 +18,10 @@ from fpga_pool.client import Client
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
 from fpga_pool.model.messages.requests import JobDetail
 
-#: How points in time are written.
+#: Forms of points in time, for help texts.
 TIMES = "30m, 12h or 7d ago, or a date such as 2026-01-31T12:00:00Z"
 
-#: What tenants give names to, and how lists of it are called.
+#: Kinds of objects that tenants name, with their plurals, which are also the client methods that list them.
 WORK = {"batch": "batches", "pipeline": "pipelines", "task": "tasks", "gang": "gangs", "design": "designs"}
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -29,34 +29,34 @@ T = TypeVar("T")
 
 
 class PoolCommand(CheckedCommand):
-    """A command that asks the pool."""
+    """A command that calls the API of the pool."""
 
-    #: The method of the client that asks.
+    #: The client method that it calls.
     ASK: ClassVar[Callable[..., Any]]
-    #: What is shown of each object that it returns.
+    #: Columns that are shown for each object that the method returns.
     COLUMNS: Columns = ()
 
     @property
     def client(self) -> Client:
-        """The client that the application made: `fpga-pool` itself, or `openstack` by our plug-in."""
+        """The client of the application: of `fpga-pool` itself, or of `openstack` with our plug-in."""
         manager = getattr(self.app, "client_manager", None)
         return cast("Client", manager.fpga if manager else cast("Any", self.app).client)
 
     def ask(self, *arguments: Any, **filters: Any) -> Any:
-        """Return what the pool answers."""
+        """Call the client method of the command, and return its result."""
         return getattr(self.client, type(self).ASK.__name__)(*arguments, **filters)
 
     def uuid_of_work(self, noun: str, text: str, project_id: str | None = None) -> str:
-        """Return the uuid of an object of a project, named by that or by a name that no other one there has."""
+        """Return the uuid of an object of a project, given its uuid or a name that is unique in the project."""
         if noun not in WORK or _UUID.fullmatch(text):
             return text
         found = getattr(self.client, WORK[noun])(limit=2, name=[text], project_id=project_id)
         if len(found) > 1:
             raise InvalidInput(f"several {WORK[noun]} are called {text!r}: expected a uuid")
-        return str(found[0].uuid) if found else text  # the API says that there is none
+        return str(found[0].uuid) if found else text  # the API reports that it does not exist
 
     def for_each(self, names: Sequence[str], act: Callable[[str], T]) -> list[T]:
-        """Return what `act` returns for each name; go on after an error, and count the errors at the end."""
+        """Return the result of `act` for each name; continue after errors, and report their number at the end."""
         done: list[T] = []
         for name in names:
             try:
@@ -74,21 +74,21 @@ class PoolCommand(CheckedCommand):
 
 
 def is_short(parsed_args: argparse.Namespace) -> bool:
-    """Return whether the output is a table, for people who did not ask for all columns."""
+    """Return whether the output is a table without --long, which shows few columns."""
     return parsed_args.formatter == "table" and not getattr(parsed_args, "long", False)
 
 
 def require_columns(parsed_args: argparse.Namespace, known: Iterable[str]) -> None:
-    """Raise InvalidInput where columns are asked for, and none of them is known."""
+    """Raise InvalidInput if columns are requested, and none of them exists."""
     asked = [name.lower().strip().replace(" ", "_") for name in parsed_args.columns]
     if asked and not {*asked} & {*known}:
         raise InvalidInput(f"-c {', '.join(parsed_args.columns)}: no such column; there are {', '.join(known)}")
 
 
 def fitting(parsed_args: argparse.Namespace, known: Iterable[str], formatter: T) -> T | FittedTable:
-    """Return what draws the output; a table fits a terminal, unless a width or all columns are asked for.
+    """Return the output formatter; a table is fitted to a terminal, unless a width or all columns are requested.
 
-    InvalidInput where columns are asked for, and none of them is known.
+    Raises InvalidInput if columns are requested, and none of them exists.
     """
     require_columns(parsed_args, known)
     fits = is_short(parsed_args) and parsed_args.max_width <= 0 and not parsed_args.fit_width
@@ -96,16 +96,16 @@ def fitting(parsed_args: argparse.Namespace, known: Iterable[str], formatter: T)
 
 
 class Shows(PoolCommand, DisplayCommandBase):
-    """A command that ends with output, in a format that its user chooses."""
+    """A command that prints its output in a format that the user selects."""
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
-        """Show the columns."""
+        """Print the output with the fitting formatter."""
         self.formatter = fitting(parsed_args, column_names, self.formatter)
         return super().produce_output(parsed_args, column_names, data)  # type: ignore[safe-super]  # cliff's, of a kind
 
 
 class PoolLister(Shows, Lister):
-    """A command that ends with a table."""
+    """A command that prints a table."""
 
     def filters(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         return {}
@@ -115,9 +115,9 @@ class PoolLister(Shows, Lister):
 
 
 class LongLister(PoolLister):
-    """A list whose table has few columns, to fit a terminal, unless others are asked for; data has all columns."""
+    """A list whose table has few columns by default, to fit a terminal; data formats have all columns."""
 
-    #: Names of the columns of the table.
+    #: Names of the columns of the table by default.
     SHORT: Sequence[str] = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -127,23 +127,23 @@ class LongLister(PoolLister):
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
     ) -> int:
-        """Choose the columns."""
+        """Select the columns, and print the output."""
         if is_short(parsed_args) and not parsed_args.columns:
             parsed_args.columns = [name for name in column_names if name in self.SHORT]
         return super().produce_output(parsed_args, column_names, data)
 
 
 class Pages(PoolLister):
-    """A list with options: which objects, in which order, from which one on."""
+    """A list with options for filters, order and paging."""
 
-    #: Options that take one or several values, and what they are called.
+    #: Filter options, which may be repeated, with their metavars.
     FILTERS: Mapping[str, str] = {}
-    #: What of an object `--since` looks at; "" = there is no such option.
+    #: What happened to an object at the time that `--since` compares, for the help; "" = there is no such option.
     SINCE = ""
-    #: Field by which the list is sorted, how without `--sort`, and how many rows there are without `--limit`.
+    #: Field by which the list is sorted; defaults of the direction (`--sort`) and of the number of rows (`--limit`).
     SORT, ORDER = "name", "asc"
     LIMIT: int | None = None
-    #: What names a row to begin after.
+    #: Metavar of `--marker`, the row after which the list begins.
     MARKER = "NAME"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -181,7 +181,7 @@ class Pages(PoolLister):
 
 
 def add_projects(parser: argparse.ArgumentParser) -> None:
-    """Describe the options that say whose objects are meant."""
+    """Add the options that select one project or all projects."""
     projects = parser.add_mutually_exclusive_group()
     projects.add_argument("--project-id", metavar="ID", help="objects of this project (admins only)")
     projects.add_argument(
@@ -190,7 +190,7 @@ def add_projects(parser: argparse.ArgumentParser) -> None:
 
 
 class NewestLister(Pages, LongLister):
-    """A table of the newest objects of the project; with their projects if these are several."""
+    """A table of the newest objects of a project, or of all projects with a column for the project."""
 
     FILTERS: Mapping[str, str] = {"state": "STATE"}
     SORT, ORDER, LIMIT, SINCE = "created_at", "desc", 100, "created"
@@ -211,13 +211,13 @@ class NewestLister(Pages, LongLister):
 
 
 class PoolShowOne(Shows, ShowOne):
-    """A command that ends with one object."""
+    """A command that prints one object."""
 
 
 class OneObject(PoolShowOne):
     """A command on one object."""
 
-    #: What the object is called, by what it may be named besides its uuid, and how many there may be (nargs).
+    #: Kind of the object, what may be given instead of its uuid (for the help), and the number of objects (nargs).
     NOUN: str
     NAMED = ""
     NARGS: str | None = None
@@ -228,7 +228,7 @@ class OneObject(PoolShowOne):
         parser.add_argument(self.NOUN, nargs=self.NARGS, metavar=self.NOUN.upper(), help=text)
 
     def details(self, found: Any) -> One:
-        """Return what is shown of the object."""
+        """Return the names and values that are shown for the object."""
         return single(found, self.COLUMNS)
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
@@ -248,7 +248,7 @@ class OneOrSeveral(OneObject):
         return self.ask(name)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
-        """Change the objects; go on after an error."""
+        """Change the objects; continue after an error."""
         wanted = getattr(parsed_args, self.NOUN)
         if len(wanted) == 1:
             return self.details(self.change(wanted[0], parsed_args))
@@ -259,7 +259,7 @@ class OneOrSeveral(OneObject):
         return found[0][0] if found else names(self.COLUMNS), [values for _, values in found]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
-        """Show the object, or the table."""
+        """Print the object, or the table."""
         if not self._several:
             return super().produce_output(parsed_args, column_names, data)
         if is_short(parsed_args) and not parsed_args.columns:
@@ -287,7 +287,7 @@ class OneWork(OneObject):
 class Several(LongLister):
     """A command on several objects."""
 
-    #: What an object is called, and what else may be named by its uuid.
+    #: Kind of the objects, and further kinds that may be given by uuid (for the help).
     NOUN: str
     ALSO = ""
 
@@ -297,7 +297,7 @@ class Several(LongLister):
         parser.add_argument("uuids", nargs="+", metavar=self.NOUN.upper(), help=what)
 
     def changes(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Return what is to be changed."""
+        """Return the changes, as keyword arguments of the client method."""
         return {}
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
@@ -310,7 +310,7 @@ class Several(LongLister):
 
 
 class CancelWork(Several):
-    """Ask for the end of batches, tasks, gangs or pipelines."""
+    """Request the cancellation of batches, tasks, gangs or pipelines."""
 
     COLUMNS = ("name", "uuid", "state", "cancel_requested")
     SHORT = ("name", "uuid", "state")
@@ -324,17 +324,17 @@ class CancelWork(Several):
 
 
 def project_of(found: Any) -> Any:
-    """Return the project of what is listed: of a job, or of a job with why it waits."""
+    """Return the project of a listed object, which may be a job within its detail."""
     return (found.job if isinstance(found, JobDetail) else found).project_id
 
 
 def named_as(noun: str) -> str:
-    """Return what may be given instead of the uuid of an object, for helps."""
+    """Return what may be given instead of the uuid of an object, for help texts."""
     return "name (if unique) or " if noun in WORK else ""
 
 
 def uuid_of(noun: str, found: Iterable[Any], wanted: str) -> str:
-    """Return the uuid of the object with this name or uuid."""
+    """Return the uuid of the object with this name or uuid; NotFound if there is none."""
     for one in found:
         if wanted in (one.name, one.uuid):
             return str(one.uuid)

@@ -1,4 +1,4 @@
-"""`fpga-pool batch` and `job`: batches that exist, and their jobs."""
+"""`fpga-pool batch` and `job`: inspect, change and cancel existing batches, and inspect their jobs."""
 
 import argparse
 import time
@@ -18,9 +18,9 @@ from fpga_pool.model.objects.pool import ENDED_BATCHES, Batch, BatchState, Job
 
 _WATCH_INTERVAL_S = 0.5
 
-#: How many jobs of a batch have ended, and how.
+#: Numbers of jobs of a batch that are completed, failed and cancelled.
 _ENDED: Columns = tuple((name, attrgetter(f"jobs_{name}")) for name in ("completed", "failed", "cancelled"))
-#: What is shown of batches in a list, and in one that fits a terminal.
+#: Columns of lists of batches: all, and those that fit a terminal.
 BATCHES: Columns = (
     *("name", "uuid", "state", "jobs"),
     *_ENDED,
@@ -28,7 +28,7 @@ BATCHES: Columns = (
     ("pending_reason", attrgetter("withheld")),
 )
 SHORT_BATCHES = ("name", "uuid", "state", "jobs")
-#: By what batches and pipelines are listed.
+#: Filter options of lists of batches and pipelines.
 BATCH_FILTERS = {"state": "STATE", "function": "FUNCTION", "host": "HOST"}
 
 
@@ -47,7 +47,7 @@ _SUMMARY = (
 
 
 def details(batch: Batch, jobs: Sequence[Job], **more: Any) -> One:
-    """Return a batch, its jobs, and more of it."""
+    """Return a batch with its jobs and additional fields, as names and values."""
     return single(batch, _SUMMARY, job_list=as_jobs(jobs), **more)
 
 
@@ -62,7 +62,7 @@ def prospects(detail: BatchDetail | PipelineDetail) -> Mapping[str, Any]:
 
 
 def as_late(late_s: float | None) -> Shown:
-    """Return by how much a deadline is missed; None = it is not."""
+    """Return the time by which a deadline is missed as the value of a column; None = it is not missed."""
     return Shown(late_s, "" if late_s is None else f"late by {duration(late_s)}")
 
 
@@ -109,7 +109,7 @@ class Watch(OneObject):
         add_progress(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
-        """Look again and again; an interruption does not stop the batch."""
+        """Poll the batch until it has ended; an interruption does not stop the batch."""
         uuid = self.uuid_of_work(self.NOUN, getattr(parsed_args, self.NOUN))
         try:
             batch = self._watch(uuid, parsed_args)
@@ -120,7 +120,7 @@ class Watch(OneObject):
         return single(batch, _SUMMARY)
 
     def _watch(self, uuid: str, parsed_args: argparse.Namespace) -> Batch:
-        """Return the batch when it has ended."""
+        """Return the batch when it has ended; ServiceUnavailable after the timeout."""
         stream = self.app.stderr
         deadline_s = time.monotonic() + parsed_args.timeout
         with bars(stream, show=wanted(parsed_args.progress, stream)) as show_progress:
@@ -137,7 +137,7 @@ class Watch(OneObject):
 
 
 class Cancel(CancelWork):
-    """Cancel batches; what is complete is kept.
+    """Cancel batches; jobs that are complete are kept.
 
     Example: fpga-pool batch cancel UUID
     """
@@ -146,7 +146,7 @@ class Cancel(CancelWork):
 
 
 class _Change(Several):
-    """Change batches, and show them as they are then."""
+    """Change batches, and show their new state."""
 
     NOUN, ALSO, ASK, COLUMNS = "batch", ", or pipeline", Client.change_batch, BATCHES
     SHORT = SHORT_BATCHES
@@ -169,7 +169,7 @@ class Set(_Change):
 class Hold(_Change):
     """Hold batches back: their jobs get no slots until `batch release`.
 
-    Jobs whose files have not arrived lose theirs; jobs whose files the pool has go on.
+    Jobs whose files have not arrived lose their slots; jobs whose files the pool has received continue.
 
     Example: fpga-pool batch hold UUID
     """
@@ -181,7 +181,7 @@ class Hold(_Change):
 
 
 class Release(Hold):
-    """Let the jobs of batches that were held back get slots.
+    """Release batches that were held back, so that their jobs get slots.
 
     Example: fpga-pool batch release UUID
     """
@@ -190,7 +190,7 @@ class Release(Hold):
 
 
 def add_priority(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Describe the option."""
+    """Add the option for the priority of a batch."""
     parser.add_argument(
         "--priority",
         type=int,

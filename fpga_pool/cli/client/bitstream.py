@@ -1,4 +1,4 @@
-"""`fpga-pool bitstream` and `design`: whether hosts can load what the catalogue has, and what tenants submit."""
+"""`fpga-pool bitstream` and `design`: the bitstreams of the catalogue on hosts, and the designs of tenants."""
 
 import argparse
 import tomllib
@@ -37,7 +37,7 @@ def _add_host(parser: argparse.ArgumentParser) -> None:
 
 
 class List(Pages, LongLister):
-    """List the bitstreams of the catalogue for the boards of the pool, and whether they are there and verified.
+    """List the bitstreams of the catalogue for the boards of the pool, and whether they are present and verified.
 
     Example: fpga-pool bitstream list --board demo --host node-1
     """
@@ -55,7 +55,7 @@ class List(Pages, LongLister):
 
 
 class Show(PoolShowOne):
-    """Show a bitstream: its digest, who signed it, and why it is not verified.
+    """Show a bitstream: its digest, its signer, and the reason if it is not verified.
 
     Example: fpga-pool bitstream show demo/small/sha256 --host node-1
     """
@@ -72,7 +72,7 @@ class Show(PoolShowOne):
         return single(self.client.bitstream(uuid, host), _COLUMNS)
 
 
-# ---- Designs: functions that tenants submit, and what operators decide on them
+# ---- Designs: functions that tenants submit, and the decisions of operators on them
 
 
 def _of_manifest(name: str) -> tuple[str, Callable[[Design], Any]]:
@@ -89,7 +89,7 @@ _DESIGN_COLUMNS: Columns = (
 
 
 def read_manifest(path: str) -> dict[str, Any]:
-    """Return the manifest in a TOML file, of which the API checks the fields."""
+    """Return the manifest in a TOML file; the API checks its fields."""
     try:
         return tomllib.loads(content_of(Path(path)).decode())
     except ValueError as error:
@@ -125,19 +125,19 @@ class ListDesigns(NewestLister, LongLister):
 
     ASK, COLUMNS = Client.designs, _DESIGN_COLUMNS
     SHORT = ("uuid", "function", "state", "public")
-    take_action = PoolLister.take_action  # its columns have the project in any case
+    take_action = PoolLister.take_action  # its columns always include the project
 
 
 class _OneDesign(OneObject):
     NOUN, COLUMNS = "design", _DESIGN_COLUMNS
 
     def ask(self, *arguments: Any, **filters: Any) -> Any:
-        # An operator names by its uuid what is another project's.
+        # An operator names a design of another project by its uuid.
         return super().ask(self.uuid_of_work(self.NOUN, arguments[0]), *arguments[1:], **filters)
 
 
 class ShowDesign(OneWork):
-    """Show a design: what its function is like, and what was decided on it, and why.
+    """Show a design: its function, the decision on it, and the reason.
 
     Example: fpga-pool design show my_filter
     """
@@ -146,7 +146,7 @@ class ShowDesign(OneWork):
 
 
 class DeleteDesigns(Several):
-    """Remove designs whose functions no jobs and no instances have any more.
+    """Remove designs whose functions are no longer used by jobs or instances.
 
     Example: fpga-pool design delete my_filter
     """
@@ -162,7 +162,7 @@ class DeleteDesigns(Several):
 
 
 class SaveDesign(_OneDesign):
-    """Store the bitstream of a design of any project in a file, to decide on it; for operators.
+    """Save the bitstream of a design of any project to a file, for a review; for operators.
 
     Example: fpga-pool design save UUID my_filter.bin
     """
@@ -205,7 +205,7 @@ class _Decide(_OneDesign, OneOrSeveral):
 
 
 class ApproveDesign(_Decide):
-    """Let the functions of designs be loaded; for operators.
+    """Approve designs, so that their functions may be loaded; for operators.
 
     Example: fpga-pool design approve UUID --public --reason reviewed
     """
@@ -223,7 +223,7 @@ class RejectDesign(_Decide):
 
 
 class RevokeDesign(_Decide):
-    """Withdraw designs: jobs that wait for their functions fail, and these are loaded nowhere any more; for operators.
+    """Withdraw designs: jobs that wait for their functions fail, and these are no longer loaded; for operators.
 
     Example: fpga-pool design revoke UUID --reason "it hangs"
     """
@@ -232,7 +232,7 @@ class RevokeDesign(_Decide):
 
 
 class SetDesign(_Decide):
-    """Say which projects may name the functions of approved designs; for operators.
+    """Change which projects may use the functions of approved designs; for operators.
 
     Example: fpga-pool design set UUID --private
     """

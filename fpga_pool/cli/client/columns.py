@@ -1,4 +1,4 @@
-"""Objects as rows of tables: a table for people has units and text, data formats have the values."""
+"""Objects as rows of tables: human-readable tables have units and text, data formats have the values."""
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
@@ -18,17 +18,17 @@ from fpga_pool.model.objects.pool import Job
 Row = tuple[Any, ...]
 Table = tuple[Sequence[str], Sequence[Row]]
 One = tuple[Sequence[str], Row]
-#: Names of fields; or names with functions of the object.
+#: Columns as names of fields, or as names with functions that return the value for an object.
 Columns = Sequence[str | tuple[str, Callable[[Any], Any]]]
 
-#: So wide is a table at most, with a border before each column and after the last, and a blank on both sides of a text.
+#: Maximum width of a table; width of its last border; width of a column's border with the blanks around the text.
 _WIDTH, _BORDER, _BORDERS = 80, 1, 3
-#: A text of so many characters is a short word.
+#: Maximum number of characters of a short word.
 _SHORT = 16
 
 
 class Shown(FormattableColumn[Any]):
-    """A value with its text for people; data formats get the value, but JSON has no infinity."""
+    """A value with a human-readable text; data formats get the value, with None for infinity, which JSON lacks."""
 
     def __init__(self, value: Any, text: str) -> None:
         super().__init__(value)
@@ -49,7 +49,7 @@ def _with_unit(value: float, unit: str) -> str:
 
 
 def as_rate(bps: float) -> Shown:
-    """Return a rate with a unit, perhaps without a limit."""
+    """Return a rate with a unit; infinity is shown as "unlimited"."""
     return Shown(bps, "unlimited" if bps == float("inf") else _with_unit(bps, "bit/s"))
 
 
@@ -59,11 +59,11 @@ def as_bytes(value: int | None) -> Shown:
 
 
 def as_number(value: float) -> Shown:
-    """Return a number with four digits, perhaps without a limit."""
+    """Return a number with four significant digits; infinity is shown as "unlimited"."""
     return Shown(value, "unlimited" if value == float("inf") else f"{value:.4g}")
 
 
-#: Parts of longer durations: how many of the next one each has, and what that is called.
+#: Units of longer durations: how many of each make one of the next unit, and its symbol.
 _PARTS = ((60, "s"), (60, "min"), (24, "h"))
 
 
@@ -89,7 +89,7 @@ def as_seconds(value_s: float | None) -> Shown:
 
 
 def as_moment(at: float | None) -> Shown:
-    """Return a point in time, in whole seconds; as data as in the API."""
+    """Return a point in time: text has whole seconds, data the format of the API."""
     if at is None:
         return Shown(None, "")
     date = datetime.fromtimestamp(at, UTC)
@@ -97,17 +97,17 @@ def as_moment(at: float | None) -> Shown:
 
 
 def as_words(words: Iterable[str]) -> Shown:
-    """Return a list of words."""
+    """Return a list of words, shown separated by commas."""
     return Shown(list(words), ", ".join(words))
 
 
 def as_lines(plain: Sequence[Any], lines: Iterable[str]) -> Shown:
-    """Return a list of objects, each with its line for people."""
+    """Return a list of objects, shown as one line of text each."""
     return Shown(plain, "\n".join(lines))
 
 
 def join(*parts: object) -> str:
-    """Return the parts of a line that are not empty."""
+    """Join the parts of a line that are not empty."""
     return "  ".join(str(part) for part in parts if part)
 
 
@@ -126,7 +126,7 @@ def _job_line(job: Job) -> str:
 
 
 def shown(name: str, value: Any) -> Any:
-    """Return a value as the unit in its name says."""
+    """Return a value formatted with the unit that its name ends with."""
     if isinstance(value, Shown):
         return value
     if value is None:
@@ -163,18 +163,18 @@ def table(found: Iterable[Any], columns: Columns) -> Table:
 
 
 def single(found: Any, columns: Columns, **more: Any) -> One:
-    """Return an object, and more of it, as one."""
+    """Return an object with additional fields, as names and values."""
     return (*names(columns), *more), (*row(found, columns), *(shown(name, value) for name, value in more.items()))
 
 
 # ---- Results of batches
 
-#: Longest result that is shown in a table.
+#: Size of the largest result that is shown in a table.
 _INLINE_BYTES = 100
 
 
 def results_table(called: str, names: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:
-    """Show each job's result, or where it is; empty columns are left out."""
+    """Return a table of the jobs' results, or where these are; columns that would be empty are left out."""
     columns = [called, "state", "slot", "compute_s", "result"]
     rows = [
         [name, str(outcome.state), outcome.slot, as_seconds(outcome.compute_s), _shown(outcome)]
@@ -197,7 +197,7 @@ def _shown(outcome: JobOutcome) -> str:
 
 
 def inline(path: Path) -> str | None:
-    """Return a result that is one short line of text."""
+    """Return the content of a result if it is one short line of text, else None."""
     if path.stat().st_size > _INLINE_BYTES:
         return None
     try:
@@ -211,7 +211,7 @@ def inline(path: Path) -> str | None:
 
 
 class FittedTable(TableFormatter):
-    """The table of cliff; long texts continue on another line where it would be wider than a terminal."""
+    """The table of cliff, with long texts wrapped if it would be wider than a terminal."""
 
     def emit_list(
         self,
@@ -234,12 +234,12 @@ def _text(value: Any) -> str:
 
 
 def _is_whole(name: str) -> bool:
-    """Return whether what a column has is useless in pieces: identifiers, states and points in time."""
+    """Return whether the values of a column must not be wrapped: identifiers, states and points in time."""
     return name in ("uuid", "state", "Field", "at") or name.endswith(("_uuid", "_at"))
 
 
 def _fitted(columns: Sequence[str], data: Iterable[Sequence[Any]]) -> list[Row]:
-    """Return rows whose longest texts are wrapped, of as few columns as possible."""
+    """Return rows with the longest texts wrapped, in as few columns as possible."""
     rows = [tuple(row) for row in data]
     widths = [max(map(_width, (name, *(_text(row[at]) for row in rows)))) for at, name in enumerate(columns)]
     excess = sum(widths) + len(widths) * _BORDERS + _BORDER - _WIDTH
@@ -248,7 +248,7 @@ def _fitted(columns: Sequence[str], data: Iterable[Sequence[Any]]) -> list[Row]:
     breakable = [at for at, name in enumerate(columns) if not _is_whole(name)]
     texts = [at for at in breakable if columns[at] != "result"]
     long = [at for at in texts if widths[at] > _SHORT]
-    # Short words, and results, which are digests, stay whole as long as there are others.
+    # Short words, and results, which are digests, are wrapped only if wrapping other texts is not enough.
     for some, least in ((long, _SHORT // 2), (texts, 1), (breakable, 1)):
         while excess > 0 and (able := [at for at in some if widths[at] > max(least, len(columns[at]))]):
             widths[max(able, key=widths.__getitem__)] -= 1
@@ -261,7 +261,7 @@ def _width(text: str) -> int:
 
 
 def _wrapped(value: Any, width: int) -> Any:
-    """Return a value whose text has no line longer than this; the same if it had none."""
+    """Return a value wrapped to lines of at most this width; the value itself if it fits."""
     text = _text(value)
     if _width(text) <= width:
         return value

@@ -32,19 +32,19 @@ from fpga_pool.model.values import counted
 
 T = TypeVar("T")
 
-#: What there is of results, whatever each row is called by.
+#: Columns of results, besides the column with the name of each row.
 _RESULTS = ("state", "slot", "compute_s", "result", "path", "error")
-#: What says more than a state.
+#: Columns that make the state redundant.
 _TOLD = ("result", "error")
 
 
 class _Results(LongLister):
-    """A command that ends with the results of jobs, whatever each of them is called by."""
+    """A command that prints the results of jobs."""
 
     SHORT: tuple[str, ...] = ("file", "subtask", "state", "result", "error")
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
-        """Show the results; people need no states of jobs with a result or an error, and no empty columns."""
+        """Print the results; if all jobs have a result or an error, a table omits the state and empty columns."""
         rows = list(data)
         values = {name: [row[place] for row in rows] for place, name in enumerate(column_names)}
         told = [values[name] for name in _TOLD if name in values]
@@ -54,7 +54,7 @@ class _Results(LongLister):
 
 
 class Wanted(PoolCommand):
-    """A command on work that does not exist yet."""
+    """A command that creates or plans work."""
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
         _add_function(parser, required=True)
@@ -63,17 +63,17 @@ class Wanted(PoolCommand):
         parser.add_argument("files", nargs="+", metavar="FILE", help="input file of one job")
 
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
-        """Describe what is a kind's own."""
+        """Add the arguments that are specific to the kind of work."""
 
     def dry_run(self, parsed_args: argparse.Namespace) -> AnyPlan:
-        """Return what would become of it if it was created now."""
+        """Return the plan that the work would get if it were created now."""
         raise NotImplementedError
 
 
 class CreateWork(Wanted, _Results):
     """Run jobs, one for each file, to their end."""
 
-    #: What the files make, what a row of the results is called by, and what the help of `--name` says of its default.
+    #: Kind of the work, column with the name of each row of the results, and default of `--name` for its help.
     NOUN, ROW, UNNAMED = "batch", "file", ""
     SHORT = (*SHORT_BATCHES, *_Results.SHORT)
 
@@ -85,7 +85,7 @@ class CreateWork(Wanted, _Results):
         add_streams(parser)
 
     def add_ends(self, ends: Any) -> None:
-        """Describe what the command may end with, of which one can be chosen."""
+        """Add the mutually exclusive options that say how the command ends."""
         ends.add_argument("--output-dir", type=Path, metavar="DIR", help="directory of the results")
         ends.add_argument(
             "--no-wait",
@@ -99,14 +99,14 @@ class CreateWork(Wanted, _Results):
         )
 
     def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
-        """Return what each row of the results is called."""
+        """Return the name of each row of the results."""
         return parsed_args.files or [outcome.name for outcome in result.jobs]
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
         raise NotImplementedError
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
-        """Run it and show what came of it; or show what would."""
+        """Run the work and return its results, or return its plan (--dry-run), or what was submitted (--no-wait)."""
         if parsed_args.dry_run:
             plan = self.dry_run(parsed_args)
             return outlook(plan) if self._shows_one(parsed_args) else part_table(plan)
@@ -130,7 +130,7 @@ class CreateWork(Wanted, _Results):
                 shutil.rmtree(directory)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
-        """Show a plan as one object, where the format has such."""
+        """Print the output; a plan is printed as one object if the format supports that."""
         if self._shows_one(parsed_args):
             self.formatter = fitting(parsed_args, column_names, self.formatter)
             return ShowOne.produce_output(cast("ShowOne", self), parsed_args, column_names, data)
@@ -140,7 +140,7 @@ class CreateWork(Wanted, _Results):
         return parsed_args.dry_run and isinstance(self.formatter, SingleFormatter)
 
     def _submit(self, parsed_args: argparse.Namespace) -> Batch:
-        """Return what was created, once the pool holds all files."""
+        """Create the work, and return it once the pool holds all files."""
         with tempfile.TemporaryDirectory(prefix="fpga-pool-") as directory:  # nothing is written to it
             return self._run_batch(parsed_args, Path(directory), lambda runner: runner.submit())
 
@@ -153,7 +153,7 @@ class CreateWork(Wanted, _Results):
                 raise self._interrupted(runner.batch_uuid) from None
 
     def _interrupted(self, uuid: str) -> FpgaPoolError:
-        """Cancel it, as the command no longer waits for it."""
+        """Cancel the work, because the command no longer waits for it; return the error to raise."""
         try:
             self.client.cancel(uuid)
         except NotFound:
@@ -164,7 +164,7 @@ class CreateWork(Wanted, _Results):
 
 
 class OfBatch(Wanted):
-    """What commands on a batch that does not exist yet take."""
+    """Arguments of the commands that create or plan a batch."""
 
     def add_choices(self, parser: argparse.ArgumentParser, policy: str = "chosen by the operator") -> None:
         parser.add_argument("--policy", default="", help=f"batch policy (default: {policy})")
@@ -198,7 +198,7 @@ class OfBatch(Wanted):
         _add_files(parser, "input file of one job")
 
     def work(self, parsed_args: argparse.Namespace) -> tuple[str, Sequence[JobSpec]]:
-        """Return the name that the batch has unless another is given, and its jobs."""
+        """Return the default name of the batch, and its jobs."""
         function, requester = parsed_args.function, parsed_args.requester
         name, given = _given(parsed_args)
         specs = [replace(one, function=one.function or function, requester=one.requester or requester) for one in given]
@@ -227,7 +227,7 @@ class OfBatch(Wanted):
 
 
 class Create(OfBatch, CreateWork):
-    """Run a batch, one job for each file, or those that a batch file describes, to its end.
+    """Run a batch to its end, with one job for each file, or with the jobs that a batch file describes.
 
     Example: fpga-pool batch create --function sha256 --requester node-1 --output-dir results a.bin b.bin
     """
@@ -245,7 +245,7 @@ class Create(OfBatch, CreateWork):
         return self.client.runner(parsed_args.specs, **parsed_args.options, **options)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
-        """Run it and show what came of it; or show what would, or what is held back."""
+        """Run the batch and return its results, or return its plan (--dry-run), or the batch that is held (--hold)."""
         if parsed_args.dry_run:
             return super().take_action(parsed_args)
         name, parsed_args.specs = self.work(parsed_args)
@@ -258,9 +258,9 @@ class Create(OfBatch, CreateWork):
 
 
 class Retry(Create):
-    """Run the failed jobs of a batch again, as another batch.
+    """Run the failed jobs of a batch again, as a new batch.
 
-    The pool has not kept their files: they are sent again.
+    The pool has not kept their files, so they are sent again.
 
     Example: fpga-pool batch retry UUID --output-dir results a.bin b.bin
     """
@@ -275,7 +275,7 @@ class Retry(Create):
         self.add_choices(parser, "that of the batch")
 
     def work(self, parsed_args: argparse.Namespace) -> tuple[str, Sequence[JobSpec]]:
-        """Return what is to run as the batch was to run."""
+        """Return the name of the batch, and its failed jobs; the policy defaults to that of the batch."""
         batch = self.client.batch(self.uuid_of_work("batch", parsed_args.batch))
         parsed_args.policy = parsed_args.policy or batch.policy
         return batch.name, self.client.failed_jobs(batch.uuid, _given(parsed_args)[1])
@@ -285,10 +285,10 @@ class Retry(Create):
 
 
 class _Continue(_Results):
-    """A command that ends with the results of a batch which was created earlier."""
+    """A command that prints the results of a batch that was created earlier."""
 
     def show(self, parsed_args: argparse.Namespace, runner: AttachedRunner) -> Table:
-        """Run it; an interruption ends the command only."""
+        """Continue the batch, and return its results; an interruption ends only the command."""
         try:
             result: BatchResult = runner.run()
         except KeyboardInterrupt:
@@ -374,7 +374,7 @@ def _add_function(parser: argparse.ArgumentParser, *, required: bool) -> None:
 
 def _add_files(parser: argparse.ArgumentParser, text: str) -> None:
     files = parser.add_argument("files", nargs="+", default=[], metavar="FILE", help=text)
-    files.required = False  # there may be --jobs; with nargs="*" argparse takes no files behind an option
+    files.required = False  # --jobs may replace them; with nargs="*" argparse accepts no files after an option
 
 
 def _add_jobs(parser: Any) -> None:
@@ -384,7 +384,7 @@ def _add_jobs(parser: Any) -> None:
 
 
 def _given(parsed_args: argparse.Namespace) -> tuple[str, list[JobSpec]]:
-    """Return the name of a batch file, "" = there is none, and the jobs that were given."""
+    """Return the name that the batch file gives ("" without a batch file), and the given jobs."""
     if bool(parsed_args.files) is (parsed_args.jobs is not None):
         raise InvalidInput("expected input files or --jobs, and not both")
     if parsed_args.jobs is None:
@@ -396,5 +396,5 @@ def _given(parsed_args: argparse.Namespace) -> tuple[str, list[JobSpec]]:
 
 
 def add_header(parser: argparse.ArgumentParser) -> None:
-    """Describe the option."""
+    """Add the option for the header file."""
     parser.add_argument("--header", type=Path, metavar="FILE", help="file whose bytes are sent before each file")

@@ -1,4 +1,4 @@
-"""`fpga-pool gang` and `processor`: parallel jobs, and the processors that hosts give to them."""
+"""`fpga-pool gang` and `processor`: parallel jobs, and the processors that hosts dedicate to them."""
 
 import argparse
 import re
@@ -41,7 +41,7 @@ _usage = number_that(lambda value: 0 < value <= 1, "a share of a processor, abov
 
 
 class OfGang(Wanted):
-    """What commands on a gang that does not exist yet take."""
+    """Arguments of the commands that create or plan a gang."""
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--processes", type=positive_count, required=True, metavar="N", help="number of processes")
@@ -77,11 +77,11 @@ class OfGang(Wanted):
         )
 
     def given(self, parsed_args: argparse.Namespace) -> tuple[int, float, float]:
-        """Return its size and what its processes take."""
+        """Return the number of processes, their run time in seconds and their CPU usage."""
         return parsed_args.processes, parsed_args.runtime, parsed_args.cpu_usage
 
     def options(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Return the options that were given."""
+        """Return the other properties of the gang, as keyword arguments of the client."""
         return {"work_s": parsed_args.work, "image": parsed_args.image, "command": parsed_args.command}
 
     def dry_run(self, parsed_args: argparse.Namespace) -> PlannedGang:
@@ -140,7 +140,7 @@ class Show(OneWork):
 
 
 class Cancel(CancelWork):
-    """Cancel gangs; what they have done is lost.
+    """Cancel gangs; the work that they have done is lost.
 
     Example: fpga-pool gang cancel UUID
     """
@@ -149,7 +149,7 @@ class Cancel(CancelWork):
 
 
 def details(detail: GangDetail) -> One:
-    """Return a gang with what can be said of it now."""
+    """Return a gang with its current status, as names and values."""
     gang = detail.gang
     return single(
         gang,

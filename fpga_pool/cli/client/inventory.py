@@ -1,4 +1,4 @@
-"""`fpga-pool function`, `host`, `card`, `slot`, `flow` and `service`: what the pool consists of."""
+"""`fpga-pool function`, `host`, `card`, `slot`, `flow` and `service`: the parts of the pool."""
 
 import argparse
 import time
@@ -24,14 +24,14 @@ from fpga_pool.model.messages.requests import SlotDetail
 from fpga_pool.model.objects.cards import Card, Instance
 from fpga_pool.model.rest import date
 
-#: How often it is tried to remove a card that is in use.
+#: Interval in seconds between attempts to remove a card that is in use.
 LOOK_S = 1.0
-#: What of hosts, cards and slots `--since` looks at.
+#: What `--since` refers to in lists of hosts, cards and slots.
 CHANGED = "with an event"
 
 
 def _numbers(*names: str) -> Columns:
-    """Return columns of numbers, to four digits."""
+    """Return columns of numbers, shown with four significant digits."""
     return tuple((name, lambda found, name=name: as_number(getattr(found, name))) for name in names)
 
 
@@ -39,7 +39,7 @@ _FUNCTION = ("name", "version", "slot_kinds", "slots", *_numbers("speedup"), "io
 
 
 class ListFunctions(Pages, LongLister):
-    """List the catalogue.
+    """List the functions of the catalogue.
 
     Example: fpga-pool function list -c name -c speedup
     """
@@ -61,7 +61,7 @@ class ShowFunction(OneObject):
 
 
 class Calibrate(Pages, LongLister):
-    """Show how well the time models fit the runs that were observed.
+    """Show how well the time models fit the observed runs.
 
     Example: fpga-pool function calibrate sha256 --long
     """
@@ -118,7 +118,7 @@ COUNTERS: Columns = (
 
 
 class ShowHost(PoolShowOne):
-    """Show a host, and to operators how busy it was when its agent measured it last.
+    """Show a host and, for operators, its load when its agent measured it last.
 
     Example: fpga-pool host show node-1
     """
@@ -127,7 +127,7 @@ class ShowHost(PoolShowOne):
         parser.add_argument("host", metavar="HOST", help="name of the host")
 
     def take_action(self, parsed_args: argparse.Namespace) -> One:
-        """Ask and show; without counters where there are none, as of a lost host, or they are not for the caller."""
+        """Return the host; counters are empty if there are none, as for a lost host, or the caller may not see them."""
         try:
             found = self.client.host(parsed_args.host)
         except NotFound as error:
@@ -141,7 +141,7 @@ class ShowHost(PoolShowOne):
 
 
 class ListFlows(Pages, LongLister):
-    """List the inputs under way, with the rate that is planned now and the one that was measured last.
+    """List the inputs that are being transferred, with their planned rates and the rates that were measured last.
 
     Example: fpga-pool flow list --all-projects
     """
@@ -234,7 +234,7 @@ class _OneSlot(OneObject):
 
 
 class ShowSlot(_OneSlot):
-    """Show a slot, and what holds it: an instance, a task, or a job of the pool.
+    """Show a slot and its holder: an instance, a task, or a job of the pool.
 
     Example: fpga-pool slot show node-1/sim0/slot0
     """
@@ -251,7 +251,7 @@ class _ChangeSlots(_OneSlot, OneOrSeveral):
 
 
 class Drain(_ChangeSlots):
-    """Take slots out of service: running jobs end there, the others move.
+    """Take slots out of service: running jobs finish there, other jobs move to other slots.
 
     Example: fpga-pool slot drain node-1/sim0/slot0 --reason "loud fan"
     """
@@ -267,7 +267,7 @@ class Drain(_ChangeSlots):
 
 
 class Resume(_ChangeSlots):
-    """Give slots back to the pool.
+    """Put slots back into service.
 
     Example: fpga-pool slot resume node-1/sim0/slot0
     """
@@ -275,7 +275,7 @@ class Resume(_ChangeSlots):
     ASK = Client.resume
 
 
-# ---- Cards: what is done on a card is done on each of its slots
+# ---- Cards: an operation on a card applies to each of its slots
 
 _CARDS = ("name", "uuid", "host", "board", "enclosure", "state", "slots", "drain_requested", "functions")
 
@@ -308,7 +308,7 @@ class _OneCard(OneObject):
 
 
 class ShowCard(_OneCard):
-    """Show a card, its slots, and what holds or uses them.
+    """Show a card, its slots, and the holders and users of these.
 
     Example: fpga-pool card show node-1/sim0
     """
@@ -321,9 +321,9 @@ class _ChangeCards(_OneCard, OneOrSeveral):
 
 
 class DrainCard(_ChangeCards):
-    """Take all slots of cards out of service: running jobs end there, the others move.
+    """Take all slots of cards out of service: running jobs finish there, other jobs move to other slots.
 
-    What still uses a card is shown, and of several with -f json or -c user_list.
+    The remaining users of a card are shown; for several cards, use -f json or -c user_list.
 
     Example: fpga-pool card drain node-1/sim0 --reason "moves to rack 4"
     """
@@ -339,7 +339,7 @@ class DrainCard(_ChangeCards):
 
 
 class ResumeCard(_ChangeCards):
-    """Give all slots of cards back to the pool.
+    """Put all slots of cards back into service.
 
     Example: fpga-pool card resume node-1/sim0
     """
@@ -348,7 +348,7 @@ class ResumeCard(_ChangeCards):
 
 
 class RemoveCard(_ChangeCards):
-    """Remove cards: drain each, wait until nobody uses it and its agent does not report it, and forget its slots.
+    """Remove cards: drain each, wait until it is unused and its agent no longer reports it, and remove its slots.
 
     Example: fpga-pool card remove node-1/sim0 --timeout 600
     """
@@ -365,7 +365,7 @@ class RemoveCard(_ChangeCards):
         )
 
     def change(self, name: str, parsed_args: argparse.Namespace) -> Any:
-        """Ask until it is removed; a command that was interrupted can be repeated."""
+        """Request the removal until it succeeds or times out; a command that was interrupted can be repeated."""
         uuid = uuid_of("card", self.client.cards(), name)
         try:
             return self._removed(uuid, parsed_args.timeout)

@@ -24,7 +24,7 @@ NAMESPACE = "fpga_pool.cli"
 
 
 class PoolApp(CommandApp):
-    """The options that all commands share, and the client that they make."""
+    """The application: the options that all commands share, and the client that is created from them."""
 
     def __init__(self, command_manager: CommandManager | None = None, **streams: Any) -> None:
         super().__init__(
@@ -40,8 +40,8 @@ class PoolApp(CommandApp):
     def build_option_parser(
         self, description: str | None, version: str | None, argparse_kwargs: dict[str, Any] | None = None
     ) -> argparse.ArgumentParser:
-        """Add the pool and the project to cliff's own options."""
-        # An abbreviation here would eat the options of commands.
+        """Add the options for the pool and the project to cliff's own options."""
+        # If abbreviations were allowed here, options of commands would be taken for them.
         parser = super().build_option_parser(description, version, {"prog": "fpga-pool", "allow_abbrev": False})
         parser.add_argument(
             "--endpoint",
@@ -81,7 +81,7 @@ class PoolApp(CommandApp):
 
     @property
     def client(self) -> Client:
-        """The client, made when a command first asks for it: help needs no cloud."""
+        """The client, created on first use, because help needs no cloud."""
         if self._client is None:
             self._client = self._new_client()
         return self._client
@@ -95,7 +95,7 @@ class PoolApp(CommandApp):
         return Client(options.endpoint, project_id=options.project, user_id=options.user, cacert=cacert)
 
     def clean_up(self, cmd: object, result: int, err: BaseException | None) -> None:
-        """Remember what ended the command."""
+        """Store the exception that ended the command, and close the client."""
         self._error = err
         if self._client is not None:
             self._client.close()
@@ -103,12 +103,12 @@ class PoolApp(CommandApp):
     def run(self, argv: list[str]) -> int:
         """Run one command; return the exit status."""
         status = super().run(argv)
-        # cliff has the status of a pipe that was closed.
+        # cliff returns the right status for a closed pipe.
         return status if self._error is None or isinstance(self._error, BrokenPipeError) else status_of(self._error)
 
 
 def _is_open(endpoint: str, cacert: str | None) -> bool:
-    """Return whether the pool at an endpoint asks for no token, so that no cloud is needed for it."""
+    """Return whether the pool at an endpoint requires no token, so that no login to a cloud is needed."""
     try:
         with Client(endpoint, cacert=cacert) as client:
             client.functions()

@@ -1,4 +1,4 @@
-"""`fpga-pool pipeline`: subtasks that depend on each other, and pictures of them."""
+"""`fpga-pool pipeline`: pipelines of subtasks that depend on each other, and pictures of their graphs."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from fpga_pool.model.objects.pool import Batch, Job, JobState
 
 
 class OfPipeline(Wanted):
-    """What commands on a pipeline that does not exist yet take."""
+    """Arguments of the commands that create or plan a pipeline."""
 
     def add_work(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", type=Path, help="pipeline file (TOML)")
@@ -87,7 +87,7 @@ class Watch(batch.Watch):
     NOUN = "pipeline"
 
     def _watch(self, uuid: str, parsed_args: argparse.Namespace) -> Batch:
-        self.client.pipeline(uuid)  # NotFound where there is none, or it is a batch
+        self.client.pipeline(uuid)  # NotFound if it does not exist, or is a batch
         return super()._watch(uuid, parsed_args)
 
 
@@ -123,7 +123,7 @@ _BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 190, 46, 60, 20, 12
 
 
 def columns_of(subtasks: Sequence[Job]) -> list[list[Job]]:
-    """Return subtasks by depth: each is right of all its predecessors; `subtasks` are by index."""
+    """Return subtasks in columns by depth, each right of all its predecessors; `subtasks` are sorted by index."""
     depth: dict[str, int] = {}
     for job in subtasks:
         depth[job.uuid] = 1 + max((depth[uuid] for uuid in job.predecessors), default=-1)
@@ -131,7 +131,7 @@ def columns_of(subtasks: Sequence[Job]) -> list[list[Job]]:
 
 
 def as_text(subtasks: Sequence[Job]) -> str:
-    """Return the picture for a terminal: one line for each subtask, indented by its depth."""
+    """Return the graph as text for a terminal: one line for each subtask, indented by its depth."""
     names = {job.uuid: job.name for job in subtasks}
     lines = []
     for level, column in enumerate(columns_of(subtasks)):
@@ -144,7 +144,7 @@ def as_text(subtasks: Sequence[Job]) -> str:
 
 
 def as_svg(subtasks: Sequence[Job]) -> str:
-    """Return the picture as an SVG document: a box for each subtask, an arrow for each edge."""
+    """Return the graph as an SVG document: a box for each subtask, an arrow for each edge."""
     columns = columns_of(subtasks)
     corner = {
         job.uuid: (_MARGIN + level * (_BOX_WIDTH + _GAP_X), _MARGIN + row * (_BOX_HEIGHT + _GAP_Y))

@@ -1,4 +1,4 @@
-"""`fpga-pool pool` and `event`: the whole pool at a glance, in counts that it makes, and what happened in it."""
+"""`fpga-pool pool`, `work` and `event`: an overview of the whole pool in counts, removal of old work, and events."""
 
 import argparse
 import time
@@ -22,20 +22,20 @@ from fpga_pool.model.values import counted
 
 T = TypeVar("T")
 
-#: How many batches and gangs are shown, the oldest first, and how many slots, by name.
+#: Maximum numbers of batches and gangs that are shown, oldest first, and of slots, by name.
 BATCHES, GANGS, SLOTS = 5, 4, 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What the pool counts; None = the caller's roles do not allow to see it."""
+    """The counts of the pool; a value is None if the roles of the caller do not allow to see it."""
 
     pool: PoolCounts | None
-    #: By kind ("job", "task", "gang") and state, what has not ended.
+    #: Amount of work that has not ended, by kind ("job", "task", "gang") and state.
     work: Mapping[str, Mapping[str, int]]
-    #: For how long the oldest job has been waiting for a place.
+    #: For how long the oldest pending job has been waiting, in seconds.
     oldest_wait_s: float
-    #: Of the last day, by function.
+    #: Usage of the last day, by function.
     usage: Sequence[Usage]
 
     @property
@@ -45,7 +45,7 @@ class Counts:
 
     @property
     def slots_by_function(self) -> dict[str, Counter[str]]:
-        """Return the number of slots in each state by the function that they hold; "" = none."""
+        """Return the number of slots in each state, by the function that is loaded; "" = none."""
         found: dict[str, Counter[str]] = defaultdict(Counter)
         for one in self.pool.slot_list if self.pool else ():
             found[one.function][one.state] += one.slots
@@ -58,12 +58,12 @@ class Counts:
 
 
 def count_cards(pool: PoolCounts, called: Callable[[CardCount], str]) -> Counter[str]:
-    """Return the number of cards by what those of one board and state are `called`."""
+    """Return the number of cards by label; `called` returns the label for cards of one board and state."""
     return _added((called(one), one.cards) for one in pool.card_list)
 
 
 def counts(client: Client, project_id: str | None = None) -> Counts:
-    """Ask the pool for all that it counts, in three requests whatever its size."""
+    """Request all counts from the pool, in three requests regardless of its size."""
     work = client.work_counts(project_id=project_id)
     by_kind: dict[str, Counter[str]] = defaultdict(Counter)
     for one in work:
@@ -79,19 +79,20 @@ def counts(client: Client, project_id: str | None = None) -> Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """A pool at one moment."""
+    """A snapshot of a pool."""
 
     at: float
     counts: Counts
-    #: The first by name; None as in `Counts`.
+    #: The first slots by name; None as in `Counts`.
     slots: Sequence[Slot] | None
-    #: The oldest that have not ended, each with its detail if the caller may see it; and one more if there are more.
+    #: The oldest ones that have not ended, each with its detail if the caller may see it; one more than are shown if
+    #: there are more.
     batches: Sequence[tuple[Batch, BatchDetail | None]]
     gangs: Sequence[tuple[Gang, GangDetail | None]]
 
 
 def overview(client: Client, project_id: str | None = None) -> Overview:
-    """Look at a pool, in a number of requests that does not grow with it."""
+    """Return a snapshot of a pool, with a number of requests that does not depend on its size."""
     oldest: Any = {"sort": "created_at:asc", "project_id": project_id}
     batches = client.batches(BATCHES + 1, state=[BatchState.PENDING, BatchState.RUNNING], **oldest)
     gangs = client.gangs(GANGS + 1, state=sorted(set(GangState) - ENDED_GANGS), **oldest)
@@ -112,7 +113,7 @@ def _added(numbers: Iterable[tuple[str, int]]) -> Counter[str]:
 
 
 def _seen(ask: Callable[[], T]) -> T | None:
-    """Return an answer; None where the caller may not see it, or it belongs to another project or is gone."""
+    """Return the answer of `ask`; None if the caller may not see it, or it is of another project or gone."""
     try:
         return ask()
     except (Forbidden, NotFound):
@@ -123,13 +124,13 @@ def _seen(ask: Callable[[], T]) -> T | None:
 
 
 def in_words(numbers: Mapping[str, int]) -> str:
-    """Return numbers of things in one line, the largest first."""
+    """Return numbers with their names as one line of text, the largest first."""
     several = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{number} {name or 'none'}" for name, number in several if number)
 
 
 def _numbers(numbers: Mapping[str, int]) -> Shown:
-    """Return how many there are of each."""
+    """Return numbers by name as the value of a column."""
     return Shown(dict(numbers), in_words(numbers))
 
 
@@ -138,7 +139,7 @@ def _one(values: Mapping[str, Any]) -> One:
 
 
 class Show(PoolShowOne):
-    """Show what the pool consists of.
+    """Show the services, hosts, cards, slots and functions of the pool.
 
     Example: fpga-pool pool show -f json
     """
@@ -169,7 +170,7 @@ class Show(PoolShowOne):
 
 
 class Stats(PoolShowOne):
-    """Count slots, work that has not ended, and what was computed during the last day.
+    """Show the numbers of slots and of work that has not ended, and the usage of the last day.
 
     Example: fpga-pool pool stats --all-projects -f json
     """
@@ -197,9 +198,9 @@ class Stats(PoolShowOne):
 
 
 class PurgeWork(PoolLister):
-    """Remove what ended long ago: work, released leases, hosts without slots that are silent, offers of keys.
+    """Remove old records: work that has ended, released leases, silent hosts without slots, and offers of keys.
 
-    Batches of which a host holds a result stay, and the usage of projects. For operators.
+    Batches with a result that a host still holds are kept, and the usage of projects is kept. For operators.
 
     Example: fpga-pool work purge --before 30d --dry-run
     """
@@ -225,10 +226,10 @@ _OF_EVENTS = ("number", "at", "event", "before", "after", "reason", "request_id"
 
 
 class ListEvents(Pages, LongLister):
-    """List what happened to an object, or to all of the project, newest first, with the request that caused it.
+    """List the events of an object, or of all objects of the project, newest first, with the requests that caused them.
 
-    Without an ID the newest 100 events of all objects are listed, unless --limit says otherwise, or of those of a
-    KIND: batch, design, gang, host, job, pipeline, slot or task. Events of the other kinds are those of one object.
+    Without an ID, the newest 100 events (see --limit) of all objects are listed, or of all objects of a KIND: batch,
+    design, gang, host, job, pipeline, slot or task. Events of the other kinds can be listed for one object only.
 
     Example: fpga-pool event list batch UUID
 

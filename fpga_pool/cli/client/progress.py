@@ -21,13 +21,13 @@ ShowProgress = Callable[[BatchProgress], None]
 
 
 def wanted(choice: bool | None, stream: TextIO) -> bool:
-    """Return whether bars are shown: as requested, or else if standard error is a terminal."""
+    """Return whether to show progress bars: as requested, by default if the stream is a terminal."""
     return stream.isatty() if choice is None else choice
 
 
 @contextlib.contextmanager
 def bars(stream: TextIO, *, show: bool) -> Iterator[ShowProgress]:
-    """Show two bars, bytes sent and jobs ended, while the block runs; what it yields moves them."""
+    """Show two bars, bytes sent and jobs ended, while the block runs; yield the callback that updates them."""
     if not show:
         yield lambda _: None
         return
@@ -56,7 +56,7 @@ def _detail(now: BatchProgress) -> str:
 
 
 def add_progress(parser: argparse.ArgumentParser) -> None:
-    """Describe the option of commands that show progress."""
+    """Add the option of commands that show progress."""
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
@@ -66,14 +66,14 @@ def add_progress(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def following(command: PoolCommand, parsed_args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Show the progress of a run while the block runs; yield the run's options that `add_streams` describes."""
+    """Show the progress of a run while the block runs; yield the run's options that result from `add_streams`."""
     stream = command.app.stderr
     with bars(stream, show=wanted(parsed_args.progress, stream)) as show_progress:
         yield {"on_progress": show_progress, "ssl_context": _trust(parsed_args.ca)}
 
 
 def add_streams(parser: argparse.ArgumentParser) -> None:
-    """Describe the options of commands that move inputs and results."""
+    """Add the options of commands that transfer inputs and results."""
     parser.add_argument("--ca", type=Path, metavar="FILE", help="CA certificate (PEM) to trust for data ports with TLS")
     add_progress(parser)
 
@@ -88,7 +88,7 @@ def _trust(path: Path | None) -> ssl.SSLContext | None:
 
 
 def seen_progress(batch: Batch, jobs: Sequence[Job]) -> BatchProgress:
-    """Return how far a batch is, as its jobs show it."""
+    """Return the progress of a batch, derived from its jobs."""
     return BatchProgress(
         batch_uuid=batch.uuid,
         jobs=batch.jobs,

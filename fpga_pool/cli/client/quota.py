@@ -1,4 +1,4 @@
-"""`fpga-pool quota` and `usage`: how much of the pool a project may ask for, uses and has used."""
+"""`fpga-pool quota` and `usage`: the limits of a project, and its current and past use of the pool."""
 
 import argparse
 import json
@@ -43,7 +43,10 @@ class Show(PoolLister):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "project", nargs="?", metavar="PROJECT", help="id of a project; other ones than the own are for operators"
+            "project",
+            nargs="?",
+            metavar="PROJECT",
+            help="id of a project (default: your own); operators may name any project",
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
@@ -69,7 +72,7 @@ class Set(PoolLister):
 
 
 class Unset(PoolLister):
-    """Return a project to the default limits.
+    """Reset a project to the default limits.
 
     Example: fpga-pool quota unset PROJECT
     """
@@ -105,7 +108,7 @@ class ShowUsage(Pages, LongLister):
         return super().filters(parsed_args) | period
 
 
-#: By the name of a metric in CloudKitty, what it is the amount of, and its unit.
+#: Metrics in CloudKitty by name, each with the field of the usage that it contains and its unit.
 _METRICS = {
     "fpga.slot": ("slot_s", "s"),
     "fpga.cpu": ("cpu_s", "s"),
@@ -151,7 +154,7 @@ class ExportUsage(PoolCommand):
 
 
 def _frame(begin: int, end: int, found: Sequence[Usage], prices: Mapping[str, float]) -> dict[str, Any]:
-    """Return a data frame: what was used of each metric, by project and function."""
+    """Return a data frame with the used amount of each metric, by project and function."""
     points = {
         metric: [
             {
@@ -183,9 +186,14 @@ _amount = number_that(lambda value: value >= 0, "a price of at least 0")
 
 
 def _add_period(parser: argparse.ArgumentParser) -> None:
-    """Describe of which period and project usage is wanted."""
+    """Add the options that select the period and the project."""
     parser.add_argument("--start", type=moment, metavar="TIME", help=f"{TIMES} (default: a day before the end)")
-    parser.add_argument("--end", type=moment, metavar="TIME", help="as --start, itself left out (default: now)")
+    parser.add_argument(
+        "--end",
+        type=moment,
+        metavar="TIME",
+        help="end of the period, exclusive, in the same form as --start (default: now)",
+    )
     add_projects(parser)
 
 

@@ -17,7 +17,7 @@ from fpga_pool.model.objects.tasks import Task, TaskShape
 
 
 class OfTask(Wanted):
-    """What commands on a task that does not exist yet take."""
+    """Arguments of the commands that create or plan a task."""
 
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
@@ -48,7 +48,7 @@ class OfTask(Wanted):
 
 
 class Create(OfTask, CreateWork):
-    """Run a task, one slot for each file or as many as a shape says, all at once, to its end.
+    """Run a task to its end, on one slot per file or as many as a shape has, all at the same time.
 
     Example: fpga-pool task create --function sha256 --requester node-1 --topology ring a.bin b.bin
     """
@@ -110,7 +110,7 @@ class Cancel(CancelWork):
 
 
 def details(detail: TaskDetail) -> One:
-    """Return a task with what can be said of it now."""
+    """Return a task with its current status, as names and values."""
     task = detail.task
     return single(
         task,

@@ -25,15 +25,15 @@ from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Slot, SlotState
 from fpga_pool.model.values import counted
 
-#: How often what is shown is drawn: the time since the last answer goes on while the pool is silent.
+#: Interval in seconds between redraws: the time since the last answer is updated while the pool does not respond.
 _DRAW_S = 0.5
-#: After errors of these kinds the pool is asked again.
+#: Temporary errors, after which the request is repeated.
 _PASSING = (ServiceUnavailable, InvalidAnswer, TooManyRequests)
 _LETTERS = {state: state.value[0] for state in SlotState}
 
 
 class Top(PoolCommand):
-    """Show slots, work and batches, refreshed until Ctrl-C; once where the output is no terminal.
+    """Show slots, work and batches, refreshed until Ctrl-C; only once if the output is not a terminal.
 
     Example: fpga-pool pool top --interval 10
     """
@@ -50,21 +50,21 @@ class Top(PoolCommand):
         parser.add_argument("--once", action="store_true", help="print it once")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Look, and go on looking."""
+        """Print the overview once, or show it and refresh it until Ctrl-C."""
         stream = self.app.stdout
         console = Console(file=stream)
         look = partial(overview, self.client, parsed_args.project_id)
         if parsed_args.once or not stream.isatty():
             console.print(drawn(look(), self.client.endpoint))
             return
-        with contextlib.suppress(KeyboardInterrupt):  # it is how one ends it
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the way to end the command
             looking = _Looking(look, parsed_args.interval)
             with _until_ctrl_c() as ended:
                 _follow(looking, self.client.endpoint, console, ended)
 
 
 class _Looking(threading.Thread):
-    """Asks the pool in a thread of its own, so that its silence is shown."""
+    """A thread that polls the pool, so that the display can tell when the pool does not respond."""
 
     def __init__(self, look: Callable[[], Overview], interval_s: float) -> None:
         super().__init__(name="looking", daemon=True)
@@ -73,42 +73,42 @@ class _Looking(threading.Thread):
         self._end = threading.Event()
         self.latest = look()
         self.answered_s = time.monotonic()
-        #: What the last request came to, if it was no answer; and what ends it all.
+        #: Message of the last request's error if it was a temporary one; and the error that has ended the polling.
         self.silence = ""
         self.error: Exception | None = None
 
     def run(self) -> None:
-        """Look, until `close`, or an error that does not pass."""
+        """Poll until `close` is called, or a permanent error occurs."""
         while not self._end.wait(self._interval_s):
             try:
                 self.latest = self._look()
                 self.answered_s, self.silence = time.monotonic(), ""
             except _PASSING as error:
                 self.silence = one_line(error)
-            except Exception as error:  # raised by who looks
+            except Exception as error:  # raised again in the main thread
                 self.error = error
                 return
 
     def close(self) -> None:
-        """Ask no more; a request that is under way is left alone."""
+        """Stop polling; a request in progress is not interrupted."""
         self._end.set()
 
     def note(self) -> str:
-        """Return what is to be said of the pool's silence; "" = it answers."""
+        """Return a warning if the pool does not respond; "" if it does."""
         for_s = time.monotonic() - self.answered_s
         if not self.silence and for_s < 2 * self._interval_s + 2:
             return ""
-        return f"no answer for {for_s:.0f} s, what is below is old{': ' if self.silence else ''}{self.silence}"
+        return f"no answer for {for_s:.0f} s, the data below are outdated{': ' if self.silence else ''}{self.silence}"
 
 
 @contextlib.contextmanager
 def _until_ctrl_c() -> Iterator[threading.Event]:
-    """Yield what Ctrl-C sets: KeyboardInterrupt may come where it is lost, as in the end of an object."""
+    """Yield an event that Ctrl-C sets: a KeyboardInterrupt could be lost, for example in a finalizer."""
     ended = threading.Event()
 
     def end(*_: object) -> None:
         if ended.is_set():
-            raise KeyboardInterrupt  # again: at once
+            raise KeyboardInterrupt  # the second time: immediately
         ended.set()
 
     before = signal.signal(signal.SIGINT, end)
@@ -132,7 +132,7 @@ def _follow(looking: _Looking, endpoint: str, console: Console, ended: threading
 
 
 def drawn(pool: Overview, endpoint: str, note: str = "") -> RenderableType:
-    """Return what is shown of a pool, for 80 columns or more."""
+    """Return the display of a pool, for terminals of 80 columns or more."""
     title = Text(f"{endpoint}  {_clock(pool.at)} UTC", style="bold")
     parts: list[RenderableType] = [title]
     if note:
@@ -188,7 +188,7 @@ def _batches(pool: Overview) -> Iterable[RenderableType]:
 
 
 def _end_of(batch: Batch, detail: BatchDetail | None) -> str:
-    """Return when a batch is planned to end, else when it is expected to begin."""
+    """Return the time when a batch is planned to end, or else when it is expected to begin, as text."""
     takes_s = batch.planned_makespan_s if batch.planned_completion_s is None else batch.planned_completion_s
     if batch.dispatched_at is not None and takes_s is not None:
         return _clock(batch.dispatched_at + takes_s)

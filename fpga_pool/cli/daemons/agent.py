@@ -33,7 +33,7 @@ from fpga_pool.services.configured import (
 )
 from fpga_pool.services.loop import exclusive
 
-#: How often an agent looks whether calls reach it: many do at once.
+#: Interval in seconds at which an agent checks whether calls reach it; there may be many agents.
 CALLED_EACH_S = 300.0
 
 
@@ -99,14 +99,14 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
 
 
 class Commands:
-    """Takes commands while this agent represents its host: of two agents with one name, only one gets them."""
+    """Receives commands while this agent represents its host: of two agents with one name, only one receives them."""
 
     def __init__(self, commands: Any) -> None:
         self._server = commands
         self._listens = False
 
     def listen(self, speaks: bool) -> None:
-        """Begin to listen, or end."""
+        """Start or stop listening."""
         if not speaks:
             self.stop()
             return
@@ -114,7 +114,7 @@ class Commands:
         self._listens = True
 
     def stop(self) -> None:
-        """End; nothing is done where nothing has begun."""
+        """Stop listening, if it has been started."""
         if self._listens:
             self._listens = False
             self._server.stop()
@@ -122,7 +122,7 @@ class Commands:
 
 
 def settings_of_host(conf: cfg.ConfigOpts) -> AgentSettings:
-    """Return the settings of this host's agent; InvalidInput names the option that is wrong or wanting."""
+    """Return the settings of this host's agent; InvalidInput names the option that is wrong or missing."""
     group = conf.agent
     if not group.data_address:
         raise InvalidInput("[agent] data_address: set it to the address under which clients reach this host")

@@ -1,4 +1,4 @@
-"""`fpga-pool-api`: the REST API; it keeps nothing, so there may be several."""
+"""`fpga-pool-api`: the REST API; it is stateless, so several may run."""
 
 import sys
 from collections.abc import Iterator, Sequence

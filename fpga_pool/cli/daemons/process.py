@@ -1,8 +1,8 @@
-"""The life of a service process: configuration, start, signals, metrics, end.
+"""The life cycle of a service process: configuration, start, signals, metrics, stop.
 
-It is one process.  The launchers of oslo.service fork a worker: a worker that cannot start is forked again for ever,
-systemd hears READY before it has begun, and a signal to the process that systemd knows is not one to the process that
-works.  What we take of oslo.service is its options, its notification of systemd and, in all libraries, its threads.
+A service is a single process.  The launchers of oslo.service fork a worker, but a worker that cannot start is forked
+again for ever, systemd is notified (READY) before the worker has started, and a signal to the process that systemd
+knows does not reach the worker.  We use only the options, systemd notification and threading backend of oslo.service.
 """
 
 import contextlib
@@ -42,33 +42,33 @@ from fpga_pool.rpc.transport import MessagingError, transport
 
 LOG = logging.getLogger(__name__)
 
-#: Exit status: it ended as asked; it could not start, or not end in order; its configuration is wrong.
+#: Exit statuses: stopped on request; could not start, or not stop gracefully; wrong configuration.
 OK, FAILED, WRONG_USAGE = 0, 1, 2
 
-#: An end takes oslo.messaging up to 5 s, in which it looks whether it shall still listen.
+#: Time limit for stopping the messaging: oslo.messaging takes up to 5 s to notice that it should stop listening.
 MESSAGES_END_S = 15.0
-#: Scrapes beyond this number wait: no number of them takes more of the process.
+#: Number of scrapes of the metrics that are served at the same time; further ones wait, which limits their load.
 _THREADS = 2
-#: A process at rest is woken this often by its server of metrics.
+#: Interval in seconds at which the metrics server wakes an idle process.
 _TICK_S = 1.0
 
-#: As glibc's <malloc.h> has it.
+#: The value in glibc's <malloc.h>.
 _M_ARENA_MAX = -8
-#: Heaps of a process.  Glibc's own number, eight for each processor, is for threads that allocate at the same time.
+#: Heaps of a process.  Glibc's default, eight per processor, suits threads that allocate at the same time.
 _HEAPS = 2
 
-#: A service: entered it has started, left it has stopped.  It gives the name by which the log calls it.
+#: A service as a context manager: it is started on entry, and stopped on exit.  It yields its name for the log.
 Service = Callable[[cfg.ConfigOpts], AbstractContextManager[str]]
 
 
 class Ended(BaseException):
-    """The process was asked to end; raised in the main thread, wherever that is."""
+    """The process was asked to stop; raised in the main thread, at whatever point it is."""
 
 
 def run(program: str, service: Service, argv: Sequence[str] | None = None, *, plans: bool = False) -> int:
     """Run a service until SIGTERM or SIGINT; return the exit status.
 
-    `plans` says that it loads scheduling policies, so that their options are its own.
+    `plans` says whether it loads scheduling policies, and therefore has their options.
     """
     signals = Signals()
     limit_heaps()
@@ -78,7 +78,7 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None, *, pl
         signals.end_within(conf.graceful_shutdown_timeout)
         report_on_request(conf, program)
         with wrong_values_named(conf), service(conf) as name:
-            check_values(conf)  # those of libraries, too, which now are known
+            check_values(conf)  # including those of libraries, which are registered by now
             freeze_long_lived_objects()
             systemd.notify_once()
             LOG.info("%s is ready", name)
@@ -94,7 +94,7 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None, *, pl
 
 
 def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans: bool) -> cfg.ConfigOpts:
-    """Read files and command line into `conf`, check every name and value, and begin to log."""
+    """Read files and command line into `conf`, check every name and value, and set up logging."""
     register_opts(conf, policies=plans)
     service_options.register_service_opts(conf)
     log.register_options(conf)
@@ -113,8 +113,8 @@ def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans:
 
 
 def report_on_request(conf: cfg.ConfigOpts, program: str) -> None:
-    """Write a report when SIGUSR2 comes, or the file that is watched changes."""
-    if conf is not cfg.CONF:  # which is the one that reports have
+    """Write a report on SIGUSR2, or when the watched file changes."""
+    if conf is not cfg.CONF:  # reports always contain cfg.CONF
         TextGuruMeditation.register_section("Configuration of the Pool", ConfigReportGenerator(conf))
     group = conf.oslo_reports
     if group.log_dir:
@@ -127,7 +127,7 @@ def report_on_request(conf: cfg.ConfigOpts, program: str) -> None:
 
 
 class _Version:
-    """What a report says of the program, asked as pbr's versions are."""
+    """The version of the program in reports, with the methods of pbr's version objects."""
 
     @staticmethod
     def vendor_string() -> str:
@@ -143,7 +143,7 @@ class _Version:
 
 
 def begin_to_log(conf: cfg.ConfigOpts) -> None:
-    """Log as configured."""
+    """Set up logging as configured; InvalidInput names the option that is wrong."""
     try:
         log.setup(conf, "fpga_pool", version("fpga_pool"))
     except log.LogConfigError as error:
@@ -159,7 +159,7 @@ def begin_to_log(conf: cfg.ConfigOpts) -> None:
 
 
 class _Once(ContextFormatter):
-    """Names the exception that a warning is about once: oslo.log adds it to a message that has its text already."""
+    """A formatter that names the exception of a warning once: oslo.log also adds it to messages that contain it."""
 
     def format(self, record: logging.LogRecord) -> str:
         text: str = super().format(record)
@@ -169,27 +169,27 @@ class _Once(ContextFormatter):
 
 
 def limit_heaps() -> None:
-    """Have the threads share few heaps: what one has freed others use; other C libraries than glibc do as they like."""
+    """Let the threads share few heaps, so that they reuse memory that others have freed; no effect without glibc."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS)
 
 
 def freeze_long_lived_objects() -> None:
-    """Have the garbage collector leave out what lives as long as the process: modules, tables, configuration.
+    """Exclude objects that live as long as the process from garbage collection: modules, tables, configuration.
 
-    Nothing else runs while a full collection walks all of that, and every job is late by as much.
+    A full collection that visits them all would stop every thread meanwhile, and delay every job.
     """
     gc.collect()
     gc.freeze()
 
 
 def add_to_reports(title: str, values: Callable[[], Mapping[str, object]]) -> None:
-    """Add a section to the reports that SIGUSR2 asks for."""
+    """Add a section to the reports that SIGUSR2 requests."""
     TextGuruMeditation.register_section(title, lambda: ModelWithDefaultViews(dict(values())))
 
 
 def reload(conf: cfg.ConfigOpts) -> None:
-    """Read the files again: what may change while running does, and the log says what may not."""
+    """Read the files again: options that may change at run time take effect, and the log names changes that do not."""
     try:
         check_names(conf, policies=False)
         conf.mutate_config_files()
@@ -200,7 +200,7 @@ def reload(conf: cfg.ConfigOpts) -> None:
 
 
 def wakes_of_signals() -> socket.socket:
-    """Return what receives the number of each signal, so that the main thread wakes whichever thread is interrupted."""
+    """Return a socket that receives the number of each signal: it wakes the main thread, whichever is interrupted."""
     arrived, arriving = socket.socketpair()
     arriving.setblocking(False)
     signal.set_wakeup_fd(arriving.detach(), warn_on_full_buffer=False)
@@ -208,9 +208,9 @@ def wakes_of_signals() -> socket.socket:
 
 
 class Signals:
-    """SIGTERM and SIGINT end, the second of them at once; SIGHUP has the configuration read again.
+    """Signal handling: SIGTERM and SIGINT stop the process, a second one immediately; SIGHUP reloads the configuration.
 
-    SIGUSR2 is the report's (`run`).
+    SIGUSR2 writes a report, see `report_on_request`.
     """
 
     def __init__(self) -> None:
@@ -222,11 +222,11 @@ class Signals:
         signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
     def end_within(self, limit_s: float) -> None:
-        """Give an end in order so much time; 0 is for ever, as oslo.service has it."""
+        """Limit the time of a graceful stop, in seconds; 0 = no limit, as in oslo.service."""
         self._limit_s = limit_s or None
 
     def serve(self, on_hangup: Callable[[], None]) -> None:
-        """Wait for signals until one says to end."""
+        """Handle signals until one of them stops the process."""
         with contextlib.suppress(Ended):
             while True:
                 if signal.SIGHUP in self._arrived.recv(64):
@@ -244,13 +244,13 @@ class Signals:
 
 
 def give_up(reason: str) -> NoReturn:
-    """End at once; what was acknowledged is on disk."""
+    """Exit immediately; everything that was acknowledged is on disk."""
     LOG.warning("stopped immediately: %s", reason)
     os._exit(FAILED)
 
 
 def attempt(steps: Iterable[Callable[[], object]]) -> None:
-    """Take every step of an end, whatever happens in the others."""
+    """Run every step of a stop, even if others fail."""
     for step in steps:
         try:
             step()
@@ -259,7 +259,7 @@ def attempt(steps: Iterable[Callable[[], object]]) -> None:
 
 
 def end_messages(steps: Iterable[Callable[[], object]]) -> None:
-    """Take the steps that end the work with messages; without a broker oslo.messaging would wait for one to do so."""
+    """Run the steps that stop the messaging, for a limited time: oslo.messaging would wait for a broker to do so."""
     ending = threading.Thread(target=attempt, args=[steps], name="end-messages", daemon=True)
     ending.start()
     ending.join(MESSAGES_END_S)
@@ -268,7 +268,7 @@ def end_messages(steps: Iterable[Callable[[], object]]) -> None:
 
 
 def _leave(status: int) -> int:
-    """Return the status, or end with it here: a library's thread that waits for the broker must not keep us."""
+    """Return the status, or exit with it if non-daemon threads are left: one in a library may wait for the broker."""
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         logging.shutdown()
         os._exit(status)
@@ -276,18 +276,18 @@ def _leave(status: int) -> int:
 
 
 def complain(program: str, error: Exception, status: int) -> int:
-    """Say in one line what keeps the process from working."""
+    """Print in one line why the process cannot run, and return the status."""
     print(f"{program}: {(str(error).strip() or type(error).__name__).splitlines()[0]}", file=sys.stderr, flush=True)
     return status
 
 
-# ---- What every service has
+# ---- Parts of every service
 
 
 def connected(conf: cfg.ConfigOpts) -> Any:
-    """Return the transport of messages.
+    """Return the messaging transport.
 
-    InvalidInput names an option of it that is wrong: where the library finds that, it tries again for ever.
+    InvalidInput names an option of it that is wrong; the library would retry for ever instead.
     """
     made = transport(conf)
     check_values(conf)
@@ -295,12 +295,12 @@ def connected(conf: cfg.ConfigOpts) -> Any:
 
 
 def instruments(conf: cfg.ConfigOpts) -> Instruments:
-    """Return what counts the events of this process."""
+    """Return the instruments that count the events of this process."""
     return Instruments(conf.metrics.max_projects)
 
 
 def serve_metrics(conf: cfg.ConfigOpts, process: str, made: Instruments, ends: ExitStack) -> None:
-    """Serve metrics until the end, if they are enabled; OSError names the port's option if it is taken."""
+    """Serve metrics until `ends` is closed, if they are enabled; OSError names the option of a port in use."""
     if not conf.metrics.enabled:
         return
     option = f"{process}_port"

@@ -1,4 +1,4 @@
-"""`fpga-pool-scheduler`: plans, commits, commands the agents."""
+"""`fpga-pool-scheduler`: makes plans, commits them, and sends commands to the agents."""
 
 import sys
 import threading
@@ -47,7 +47,7 @@ from fpga_pool.store.options import open_store
 if TYPE_CHECKING:  # openstacksdk takes a second to load
     from fpga_pool.drivers.nova_api import TenantServers
 
-#: How often a scheduler looks whether calls reach it.
+#: Interval in seconds at which a scheduler checks whether calls reach it.
 CALLED_EACH_S = 60.0
 
 
@@ -109,9 +109,9 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         listening = ReachableServer(messages, SCHEDULER_TOPIC, name, endpoints, gate, service.refusals, CALLED_EACH_S)
         limit_unreadable(service.refusals)
         ends.callback(end_messages, [listening.stop, listening.wait, messages.cleanup])
-        # Its shards are left first, so that others take them over while the last messages are answered.
+        # Its shards are released first, so that others take them over while the last messages are answered.
         ends.callback(attempt, [service.stop])
-        service.ownership.follow_pool_time()  # what it answers sets the clocks of the agents
+        service.ownership.follow_pool_time()  # its answers set the clocks of the agents
         listening.start()
         service.start()
         service.wait_prepared()
@@ -131,7 +131,7 @@ def _unified_limits(conf: cfg.ConfigOpts) -> Callable[[str], ProjectLimits] | No
 def _tier_migrations(
     conf: cfg.ConfigOpts, placement: PlacementClient | None
 ) -> "tuple[TenantServers, MigrationLimits] | None":
-    """Return what live-migrates servers, if that is configured; InvalidInput names what is missing for it."""
+    """Return the client and the limits for live migrations, if configured; InvalidInput if [placement] is missing."""
     group = conf.scheduler
     if not group.tier_migrations:
         return None
@@ -151,7 +151,7 @@ def _tier_migrations(
 def _publishing(
     conf: cfg.ConfigOpts, name: str, metrics: Instruments, ends: ExitStack
 ) -> Callable[[Sequence[Notification]], None] | None:
-    """Return what sends notifications until the end, if they are configured."""
+    """Start the publisher of notifications, if configured, until `ends` is closed; return its `publish`."""
     sending = publisher(conf, name, partial(metrics.count, NOTIFICATIONS))
     if sending is None:
         return None
@@ -168,7 +168,7 @@ def _listen_to_nova(conf: cfg.ConfigOpts, service: SchedulerService, ends: ExitS
         raise InvalidInput("[nova_notifications] transport_url: requires [placement]")
     listening = departures(conf, service.departures.note)
     ends.callback(end_messages, [listening.stop, listening.wait, listening.transport.cleanup])
-    # It waits for Nova's broker as long as that is away; the pool does not.
+    # In a thread, because starting waits for Nova's broker as long as that is unavailable, and the pool must not.
     threading.Thread(target=listening.start, name="nova-notifications", daemon=True).start()
 
 

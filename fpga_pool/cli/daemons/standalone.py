@@ -43,7 +43,7 @@ CLI_OPTS = [
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT; return 0, 1 where the pool could not start, 2 for wrong usage."""
+    """Run until SIGTERM or SIGINT; return 0, 1 if the pool could not start, or 2 for wrong usage."""
     try:
         conf = configure(sys.argv[1:] if argv is None else argv)
         tls = server_tls(conf, "api", "tls_cert", "tls_key")
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             running.callback(presence.end)
             freeze_long_lived_objects()
             print(f"{PROGRAM}: ready on {url}\n{PROGRAM}: dashboard on {url}{PREFIX}", flush=True)
-            while not ended.is_set():  # a wait for the event itself would miss a signal just before it
+            while not ended.is_set():  # waiting for the event itself would miss a signal that comes just before
                 arrived.recv(64)
     except (ValueError, InvalidInput) as error:
         return complain(PROGRAM, error, WRONG_USAGE)

@@ -1,4 +1,4 @@
-"""`fpga-pool-sim cluster`: pipelines that arrive at a cluster of unlike nodes."""
+"""`fpga-pool-sim cluster`: simulate pipelines that arrive at a cluster of heterogeneous nodes."""
 
 import argparse
 import time
@@ -24,7 +24,7 @@ from fpga_pool.sim.files import DAMAGED
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Add the arguments of the command to the parser."""
     parser.add_argument("scenario", metavar="SCENARIO", help="nodes, pipelines and arrivals (.toml)")
     add_policy(parser, "cluster")
     add_parameters(parser, "the cluster policy")
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
-    """Simulate, and return what came of it."""
+    """Run the simulation, and return a summary of the outcome."""
     values: dict[str, Any] = {"corun": not arguments.exclusive, "admission": not arguments.no_admission}
     if arguments.calibrate is not None:
         values["calibrate"] = arguments.calibrate
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
 
 
 def _with_weights(policy: Any, path: Path) -> Any:
-    """Return the policy with the weights of a file; InvalidInput says what is wrong with it."""
+    """Return the policy with the weights of a file; InvalidInput if it has no weights, or the file has wrong ones."""
     if not isinstance(policy, Trained):
         raise InvalidInput(f"--weights: the policy {policy.name} has no weights")
     try:
@@ -108,7 +108,7 @@ def _with_weights(policy: Any, path: Path) -> Any:
 
 
 def make_law(name: str, parameters: Mapping[str, Any]) -> Law:
-    """Return the interference law of that name; InvalidInput names those there are, or the parameter that is wrong."""
+    """Return the interference law with that name; InvalidInput lists the installed laws, or names a wrong parameter."""
     found = entry_points(group=GROUP)
     if name not in found.names:
         raise InvalidInput(f"law: {name!r}: no such law; available: {', '.join(sorted(found.names))}")

@@ -1,4 +1,4 @@
-"""`fpga-pool-sim workload`: traces of parallel jobs from a model, with users' estimates."""
+"""`fpga-pool-sim workload`: generate traces of parallel jobs from a model, with users' estimates of run times."""
 
 import argparse
 import math
@@ -20,7 +20,7 @@ _percent = number_that(lambda value: 0 < value < 89, "percent above 0 and below 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Add the arguments of the command to the parser."""
     names = ", ".join(MODELS)
     parser.add_argument(
         "model", metavar="MODEL", help=f"one of {names}; or a trace (.swf, .swf.gz) to which Jann's model is fitted"
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
-    """Write a trace and return what it is like."""
+    """Write a trace, and return a summary of it."""
     longest_s = 3600 * arguments.longest
     rng = np.random.default_rng(arguments.seed)
     jobs = _made(arguments, rng)

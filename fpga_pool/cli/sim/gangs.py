@@ -1,4 +1,4 @@
-"""`fpga-pool-sim gangs`: parallel jobs on processors with a foreground and a background, from a trace."""
+"""`fpga-pool-sim gangs`: simulate the parallel jobs of a trace on processors with a foreground and a background."""
 
 import argparse
 import math
@@ -32,7 +32,7 @@ _cost_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or more")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Add the arguments of the command to the parser."""
     parser.add_argument("trace", metavar="TRACE", help="jobs in the Standard Workload Format (.swf, .swf.gz)")
     parser.add_argument(
         "--processors", type=positive_count, required=True, metavar="N", help="number of processors of the machine"
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_physics(parser: argparse.ArgumentParser) -> None:
-    """Declare what the paper measured or assumed; defaults are its own."""
+    """Add the parameters that the two-tier paper measured or assumed; the defaults are its values."""
     default = ProgressParams()
     more = parser.add_argument_group("progress model of the two tiers; two-tier paper")
     for option, values, what in (
@@ -121,7 +121,7 @@ def _add_physics(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
-    """Simulate; write what was asked for and return what came of it."""
+    """Run the simulation, write the requested files, and return a summary of the outcome."""
     policy = tuned_policy("gang", arguments.policy, dict(arguments.parameter))
     trace, left_out = read_trace(arguments.trace, arguments.processors)
     if arguments.load is not None:

@@ -20,11 +20,11 @@ class _Command:
 
     help: str
     module: str
-    #: Module whose `show` prints it for people; "" = a line for each value.
+    #: Module whose `show` prints the result as text; empty: one line for each value.
     report: str = ""
 
     def show(self, result: Mapping[str, Any]) -> None:
-        """Print a result for people."""
+        """Print a result as text."""
         if self.report:
             _imported(self.report).show(result)
             return
@@ -67,10 +67,10 @@ COMMANDS: Mapping[str, _Command] = {
 
 
 def _imported(name: str) -> Any:
-    """Import the module of a command that was named: some take long."""
+    """Import the module of a command, only when it is needed: some take long."""
     if not name.startswith("support."):
         return importlib.import_module(f"fpga_pool.{name}")
-    # It starts servers: it is in the source tree, not in the package.
+    # The testbed starts servers: it is in the source tree, not in the package.
     tests = Path(fpga_pool.__file__).parents[1] / "tests"
     if not (tests / "support" / "testbed").is_dir():
         raise ServiceUnavailable("it starts servers: run it from a source checkout of fpga_pool")
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has closed the pipe; the rest of the buffer is flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FAILED if result.get("audit") else OK  # what the audit of a simulated pool has found
+    return FAILED if result.get("audit") else OK  # the findings of the audit of a simulated pool
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""`fpga-pool-sim online`: jobs that arrive over time, on a pool of equal hosts."""
+"""`fpga-pool-sim online`: simulate jobs that arrive over time, on a pool of equal hosts."""
 
 import argparse
 import time
@@ -19,17 +19,17 @@ from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.benefit.live import Outcome, PoolRules, simulate
 from fpga_pool.sim.benefit.trace import Trace, read_trace, uniform_pool, write_jobs, write_stretches
 
-#: Between the best found and the most possible: rounding.
+#: An optimum counts as found if its relative gap is at most this, which is due to rounding.
 _FOUND = 1e-6
 
-#: Of a step: looks are before what happens at the end of it.
+#: Interval between decisions, as a share of a step, so that each precedes the events at the end of the step.
 _JUST_BEFORE = 1 - 1e-10
 
 _share = number_that(lambda value: 0 < value <= 1, "a number above 0, 1 at most")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Add the arguments of the command to the parser."""
     names = ", ".join(policy_names("online"))
     parser.add_argument("jobs", metavar="JOBS", help="jobs that arrive (.csv)")
     parser.add_argument("--catalogue", required=True, metavar="FILE", help="functions and boards (.toml)")
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
-    """Simulate; write what was asked for and return what came of it."""
+    """Run the simulation, write the requested files, and return a summary of the outcome."""
     exact = arguments.policy == Clairvoyant.name
     if exact and arguments.optimum is None:
         raise InvalidInput(f"--policy {Clairvoyant.name}: requires --optimum STEP")
@@ -161,11 +161,11 @@ def _optimum(pool: OnlinePool, jobs: Windows, horizon_s: float, arguments: argpa
 
 
 def _share_of_optimum(found: Optimum, outcome: Outcome) -> Mapping[str, str | float]:
-    """Return the optimum and the share of it; says so where it is not found within the time limit."""
+    """Return the optimum and the achieved share of it; bounds of both if it was not found within the time limit."""
     most_vcpus = found.most_vcpus
     share = outcome.mean_benefit_vcpus / most_vcpus if most_vcpus > 0 else 1.0
     if found.gap > _FOUND:
-        # At least so large a share, and no more than that is known.
+        # Only a lower bound of the share is known.
         return {
             "optimum": "not found within the time limit",
             "optimum_at_most_vcpus": most_vcpus,

@@ -1,4 +1,4 @@
-"""Arguments that several commands of `fpga-pool-sim` take: policies, their searches and proofs, the seed."""
+"""Arguments that several commands of `fpga-pool-sim` share: policies, their searches and proofs, the seed."""
 
 import argparse
 import math
@@ -15,7 +15,7 @@ _gap = number_that(lambda value: 0 <= value < 1, "a number, 0 or more and below 
 
 
 def add_seed(parser: argparse.ArgumentParser, table: str = "") -> None:
-    """Declare the seed; it is that of a `table` of the scenario, or 0, by default."""
+    """Add the option for the seed, which defaults to the seed in a `table` of the scenario, or to 0."""
     default = f"[{table}] seed of the scenario" if table else "0"
     parser.add_argument(
         "--seed", type=whole(0), default=None if table else 0, metavar="N", help=f"random seed (default: {default})"
@@ -23,7 +23,7 @@ def add_seed(parser: argparse.ArgumentParser, table: str = "") -> None:
 
 
 def add_search(parser: argparse.ArgumentParser, *, time_limit: str, effort: str) -> None:
-    """Declare the seed and the limits of a search, each with what it means to the command."""
+    """Add the options for the seed and the limits of a search, with the command's help texts for the limits."""
     add_seed(parser)
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument("--time-limit", type=positive_seconds, metavar="S", help=time_limit)
@@ -31,7 +31,7 @@ def add_search(parser: argparse.ArgumentParser, *, time_limit: str, effort: str)
 
 
 def add_policy(parser: argparse.ArgumentParser, family: str, default: str | None = None) -> None:
-    """Declare which policy of a family decides; without a default it has to be said."""
+    """Add the option for the policy of a family; without a default it is required."""
     text = f"{family} policy: {', '.join(policy_names(family))}"
     parser.add_argument(
         "--policy",
@@ -43,7 +43,7 @@ def add_policy(parser: argparse.ArgumentParser, family: str, default: str | None
 
 
 def add_parameters(parser: argparse.ArgumentParser, of: str) -> None:
-    """Declare parameters of a policy."""
+    """Add the option for parameters of a policy."""
     parser.add_argument(
         "--parameter",
         type=parameter,
@@ -55,7 +55,7 @@ def add_parameters(parser: argparse.ArgumentParser, of: str) -> None:
 
 
 def add_proof(parser: argparse.ArgumentParser) -> None:
-    """Declare when a proof is near enough, and whether to show how it proceeds."""
+    """Add the options for the gap at which a proof stops, and for showing its progress."""
     parser.add_argument(
         "--gap",
         type=_gap,
@@ -68,7 +68,7 @@ def add_proof(parser: argparse.ArgumentParser) -> None:
 
 
 def proving(policy: Any, arguments: argparse.Namespace) -> Any:
-    """Return the policy with what the arguments say of its proof; InvalidInput where it proves nothing."""
+    """Return the policy with the options of its proof applied; InvalidInput if it proves nothing."""
     if isinstance(policy, Proving):
         return policy.proving(arguments.gap, print_progress if arguments.progress else None)
     if arguments.gap is not None or arguments.progress:
@@ -79,7 +79,7 @@ def proving(policy: Any, arguments: argparse.Namespace) -> Any:
 
 
 def print_progress(progress: Progress) -> None:
-    """Write one line on standard error."""
+    """Print a line of progress to standard error."""
     best, bound, gap = map(_shown, (progress.incumbent, progress.bound, 100 * progress.gap))
     print(f"{progress.elapsed_s:8.1f} s  best {best}  bound {bound}  gap {gap} %", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""`fpga-pool-sim plan`: a batch of jobs."""
+"""`fpga-pool-sim plan`: plan a batch of jobs."""
 
 import argparse
 import time
@@ -14,7 +14,7 @@ from fpga_pool.sim import files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Add the arguments of the command to the parser."""
     parser.add_argument("problem", metavar="PROBLEM", help="problem file (.npz)")
     add_policy(parser, "batch", "makespan")
     parser.add_argument("--out", metavar="PLAN", help="output plan (.npz); without it the plan is only described")
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
-    """Plan; write the plan where it is wanted, and return what it is like."""
+    """Plan the batch, write the plan if requested, and return a summary of it."""
     policy = load_policy("batch", arguments.policy)
     if isinstance(policy, Searching):
         policy = policy.searching(arguments.effort, arguments.time_limit, time.perf_counter)

@@ -1,4 +1,4 @@
-"""`fpga-pool-sim pool`: a scenario on a whole simulated pool."""
+"""`fpga-pool-sim pool`: run a scenario on a whole simulated pool."""
 
 import argparse
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _FAMILIES = ("batch", "online", "gang", "task")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Add the arguments of the command to the parser."""
     parser.add_argument(
         "scenario", metavar="SCENARIO", help="scenario: the pool and the events of the simulation (.toml)"
     )
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
-    """Let the scenario happen; return what came of it."""
+    """Simulate the scenario, and return the report."""
     picture = None if arguments.gantt is None else Path(arguments.gantt)
     if picture is not None:
         _check_picture(picture)
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
 
 
 def load(path: Path, seed: int | None = None) -> ScenarioRun:
-    """Return a scenario that can begin; InvalidInput names the file and the place in it that is wrong."""
+    """Return a simulation that is ready to run; InvalidInput names the file and the place of an error in it."""
     scenario = read_scenario(path)
     named = scenario.pool.catalogue
     catalogue = load_catalogue(path.parent / named if named else installed_catalogue())
@@ -91,7 +91,7 @@ def load(path: Path, seed: int | None = None) -> ScenarioRun:
 
 
 def _pool_policies(scenario: Scenario) -> PoolPolicies:
-    """Return the policies as a scheduler with these parameters has them; nothing waits for a compiler."""
+    """Return the policies that a scheduler with these parameters would use, without waiting for compilation."""
     chosen = scenario.scheduler
 
     def policy(family: str, name: str) -> Any:
@@ -125,7 +125,7 @@ def _check_picture(path: Path) -> None:
 
 
 def _animated(simulation: ScenarioRun) -> str:
-    """Return the tiers as an animation, until the last gang has ended; InvalidInput where there are none."""
+    """Return an animation of the tiers until the last gang has ended; InvalidInput if no gang ran."""
     spans = [span for span in simulation.recorder.spans(simulation.now_s) if span.what == "process"]
     if not spans:
         raise InvalidInput("--animation: no gang ran in this scenario")

@@ -1,4 +1,4 @@
-"""Output of `fpga-pool-sim pool`: the tables of `fpga-pool` and `fpga-pool-manage`, made of a pool in memory."""
+"""Output of `fpga-pool-sim pool`: the tables of `fpga-pool` and `fpga-pool-manage`, built from a pool in memory."""
 
 import argparse
 import sys
@@ -29,12 +29,12 @@ from fpga_pool.services.audit import audit
 from fpga_pool.sim.scenario.arrivals import pool_columns
 from fpga_pool.sim.scenario.run import ScenarioRun
 
-#: How long an instance is taken to stay where the scenario does not say, as in `fpga-pool-manage explain`.
+#: Assumed run time of an instance if the scenario gives none, as in `fpga-pool-manage explain`.
 STAY_S = 3600.0
 
 
 class PoolReport(dict[str, Any]):
-    """What `--json` prints, with the tables that are printed without it."""
+    """The report as a mapping, which `--json` prints, together with the tables that are printed without `--json`."""
 
     def __init__(self, run: ScenarioRun, explained: Sequence[str], limit: int) -> None:
         self.tables = _tables(run)
@@ -58,7 +58,7 @@ class PoolReport(dict[str, Any]):
         )
 
     def show(self) -> None:
-        """Print it for people; of long lists as many lines as `fpga-pool` lists."""
+        """Print the report as text; lists of work are cut after `limit` rows, as those of `fpga-pool` are."""
         out = sys.stdout
         print(f"{self['scenario']}: seed {self['seed']}, {self['ended_s']:.3f} s simulated", file=out)
         for noun, (columns, rows) in self.tables.items():
@@ -89,7 +89,7 @@ class PoolReport(dict[str, Any]):
 
 
 def show(result: Mapping[str, Any]) -> None:
-    """Print a report for people."""
+    """Print a report as text."""
     if isinstance(result, PoolReport):
         result.show()
 
@@ -98,7 +98,7 @@ def show(result: Mapping[str, Any]) -> None:
 _WIDE = argparse.Namespace(max_width=0, fit_width=False, print_empty=True)
 
 
-#: Work is called by its name in the scenario, and what is under way at the end is listed by itself.
+#: Columns that only a live pool needs: here work has the names of the scenario, and unfinished work its own list.
 _OF_LIVE_POOLS = frozenset({
     "uuid", "created_at", "heard_at", "data_address", "data_port", "data_tls", "refused_streams", "refused_commands",
     "refused_messages", "job", "drain_requested",
@@ -112,7 +112,7 @@ def print_table(table: Table, stream: TextIO) -> None:
 
 
 def _without_what_is_live(table: Table) -> Table:
-    """Return a table without the columns that say something only of a pool that runs; `--json` has all."""
+    """Return a table without the columns that only a live pool needs; `--json` has all columns."""
     columns, rows = table
     kept = [place for place, name in enumerate(columns) if name not in _OF_LIVE_POOLS]
     return [columns[place] for place in kept], [tuple(row[place] for place in kept) for row in rows]
@@ -125,7 +125,7 @@ def as_plain(table: Table) -> list[dict[str, Any]]:
 
 
 def explain(run: ScenarioRun, name: str) -> dict[str, Any] | Table:
-    """Return `show` of a batch, task or gang, or `explain` of an instance; InvalidInput if there is none."""
+    """Return the details of a batch, task, gang or job, or `explain` of an instance; InvalidInput if there is none."""
     store, now_s = run.store, run.now_s
     for instance in run.instances:
         if instance.request.uuid == name:

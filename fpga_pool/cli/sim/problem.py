@@ -1,4 +1,4 @@
-"""`fpga-pool-sim problem`: the problem of a batch, from the workload of a paper, a trace or a running pool."""
+"""`fpga-pool-sim problem`: make the problem of a batch from the workload of a paper, a trace or a running pool."""
 
 import argparse
 import csv
@@ -33,7 +33,7 @@ _COLUMNS = ("function", "input_bytes", "requester")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Add the arguments of the command to the parser."""
     parser.add_argument(
         "work",
         metavar="WORK",
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
-    """Write a problem and return what it is like."""
+    """Write a problem, and return a summary of it."""
     if arguments.work in NAMES:
         _refuse(arguments, ("pool", "catalogue"), "a trace or a batch")
         problem = problem_named(
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
 
 
 def _refuse(arguments: argparse.Namespace, names: Sequence[str], work: str) -> None:
-    """Refuse options that only other work has."""
+    """Raise InvalidInput if an option is given that applies to other kinds of work only."""
     for name in names:
         if getattr(arguments, name) is not None:
             raise InvalidInput(f"--{name}: only with {work}, not with {arguments.work}")
@@ -126,7 +126,7 @@ def _api(pool: str) -> PoolApi:
 
 
 def problem_of(jobs: Sequence[Job], hosts: Sequence[Host], slots: Sequence[Slot], catalogue: Catalogue) -> BatchProblem:
-    """Return the problem of jobs on slots, as a scheduler would pose it if nothing else ran there."""
+    """Return the problem of jobs on slots, as a scheduler would build it if nothing else ran there."""
     view = pool_view(
         generation=0,
         hosts=hosts,
@@ -150,7 +150,7 @@ def problem_of(jobs: Sequence[Job], hosts: Sequence[Host], slots: Sequence[Slot]
 
 
 def read_trace(path: Path) -> tuple[list[Job], list[float]]:
-    """Return the jobs of a trace, and when the input of each may start to move, seconds; InvalidInput names a line."""
+    """Return the jobs of a trace, and the release time of each input in seconds; InvalidInput names the wrong job."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
@@ -187,7 +187,7 @@ def _job(number: int, function: str, requester: str, input_bytes: float) -> Job:
 
 
 def _of_scenario(path: Path) -> tuple[list[Host], list[Slot], Path | None]:
-    """Return hosts, slots and the catalogue that a scenario names."""
+    """Return the hosts and slots of a scenario, and the path of the catalogue that it names, if any."""
     scenario = read_scenario(path)
     named = path.parent / scenario.pool.catalogue if scenario.pool.catalogue else None
     hosts, slots = [], []

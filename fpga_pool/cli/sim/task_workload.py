@@ -1,4 +1,4 @@
-"""`fpga-pool-sim task-workload`: problems of tasks on linked FPGAs, made from a model."""
+"""`fpga-pool-sim task-workload`: generate problems of tasks on linked FPGAs from a model."""
 
 import argparse
 import math
@@ -19,7 +19,7 @@ _interval_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or mo
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Add the arguments of the command to the parser."""
     names = ", ".join(MODELS)
     parser.add_argument("model", metavar="MODEL", help=f"one of {names}; all are synthetic")
     parser.add_argument(
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
-    """Write a problem and return what it is like."""
+    """Write a problem, and return a summary of it."""
     if arguments.model not in MODELS:
         raise InvalidInput(f"model {arguments.model!r}: no such model; available: {', '.join(MODELS)}")
     wanted = Wanted(

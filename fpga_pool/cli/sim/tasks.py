@@ -1,4 +1,4 @@
-"""`fpga-pool-sim tasks`: tasks on several linked FPGAs, scheduled from a file."""
+"""`fpga-pool-sim tasks`: schedule the tasks in a file on several linked FPGAs."""
 
 import argparse
 import math
@@ -24,12 +24,12 @@ from fpga_pool.sim.lattice.simulator import simulate
 
 _patience_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or more")
 _slice_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or more")
-#: Units of work for each plan of what waits, where nothing else is said: there is one for each event.
+#: Default effort, in units of work, of each plan for the waiting tasks: there is a plan for each event.
 _ONLINE_EFFORT = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Add the arguments of the command to the parser."""
     parser.add_argument("problem", metavar="PROBLEM", help="enclosures and tasks (.json)")
     add_policy(parser, "task", "lattice_plus")
     parser.add_argument(
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
-    """Schedule; write it and return what came of it."""
+    """Schedule the tasks, write the schedule, and return a summary of it."""
     if not arguments.online and (arguments.patience is not None or arguments.outages is not None):
         raise InvalidInput("--patience and --outages: require --online")
     if arguments.picture is not None:
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
 def _online(
     arguments: argparse.Namespace, problem: TaskProblem, policy: TaskPolicy
 ) -> tuple[TaskSchedule, Mapping[str, float]]:
-    """Simulate the arrivals; return what ran when, and what is said of it."""
+    """Simulate the arrivals; return the schedule and its statistics."""
     outages = files.read_outages(arguments.outages, problem) if arguments.outages else ()
     patience_s = math.inf if arguments.patience is None else arguments.patience
     outcome = simulate(problem, policy, outages=outages, patience_s=patience_s, seed=arguments.seed)
@@ -137,7 +137,7 @@ def _online(
 
 
 def _policy(arguments: argparse.Namespace) -> Any:
-    """Return the policy with what the arguments say of it."""
+    """Return the policy, configured as the arguments say."""
     policy = load_policy("task", arguments.policy)
     if arguments.slice is not None or arguments.order is not None:
         if not isinstance(policy, Lattice):

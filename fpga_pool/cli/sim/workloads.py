@@ -1,8 +1,8 @@
-"""Batches made of the workloads of three papers, which `fpga-pool-sim problem` has by name.
+"""Batches built from the workloads of three papers, which `fpga-pool-sim problem` offers by name.
 
-Makespan paper: as it describes them.  Lattice paper: tasks, each share of which is a job that computes by itself, so
-that a lower bound of the makespan is one for the tasks as well.  Benefit paper: online jobs that are all known
-beforehand, with the slots that fit and the loads; a batch has neither their shared DMA nor their CPUs.
+Makespan paper: as it describes them.  Lattice paper: tasks, each share of which becomes an independent job, so that a
+lower bound of the makespan also holds for the tasks.  Benefit paper: online jobs that are all known in advance, with
+the slots that fit them and the loads; a batch models neither their shared DMA nor their CPUs.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ from fpga_pool.sim.lattice.workloads import MODELS, Wanted, generate
 
 #: Reference catalogues of the benefit paper by name of the workload.
 BENEFIT = {f"benefit-{name}": name for name in CATALOGUES}
-#: All names; and, for the lattice and the benefit paper, the tasks or jobs, and the rings or cards, if none are given.
+#: All names; default numbers of tasks or jobs (lattice and benefit paper), rings (lattice) and cards (benefit).
 NAMES = (*Form, *MODELS, *BENEFIT)
 FEWER, RINGS, CARDS = 200, 4, 1
 
@@ -33,7 +33,7 @@ FEWER, RINGS, CARDS = 200, 4, 1
 def problem_named(
     name: str, *, jobs: int | None, requesters: int | None, responders: int | None, seed: int
 ) -> BatchProblem:
-    """Return the batch of a name; None = as many of them as the workload has by default."""
+    """Return the batch of the workload with that name; a number that is None takes the default of the workload."""
     if name in list(Form):
         shape = Shape(jobs=jobs or JOBS, requesters=requesters or REQUESTERS, responders=responders or RESPONDERS)
         return batch(Form(name), shape, seed)
@@ -43,14 +43,14 @@ def problem_named(
         wanted = Wanted(workloads=jobs or FEWER, tasks=(1, 1), enclosures=responders or RINGS)
         return shares_of(generate(name, wanted, np.random.default_rng(seed)).problem)
     pool = card_pool(reference_catalogue(BENEFIT[name]), LOAD_S, cards=responders or CARDS)
-    # The highest of the paper: with one below the number of slots each job is placed as it comes.
+    # The highest load of the paper: with one below the number of slots each job is placed as it arrives.
     alpha = ALPHAS[-1]
     seconds = ((jobs or FEWER) + 0.5) / alpha / len(pool.dma_bps)
     return known_beforehand(pool, random_trace(pool, alpha, seconds, seed))
 
 
 def shares_of(tasks: TaskProblem) -> BatchProblem:
-    """Return the shares of rigid tasks as jobs that need neither links nor each other."""
+    """Return the shares of rigid tasks as independent jobs, which need no links."""
     fpgas = int(tasks.enclosure_fpgas.sum())
     seconds = np.repeat(tasks.shape_seconds, tasks.shape_fpgas)
     return _computing(
@@ -61,7 +61,7 @@ def shares_of(tasks: TaskProblem) -> BatchProblem:
 
 
 def known_beforehand(pool: OnlinePool, trace: Trace) -> BatchProblem:
-    """Return online jobs as a batch on the slots of their pool, each of which loads what it computes."""
+    """Return online jobs as a batch on the slots of their pool, which are empty and load the functions they compute."""
     fits = pool.fits[pool.slot_kind][:, trace.function].T
     return _computing(
         np.where(fits, trace.work_s[:, None], np.inf),

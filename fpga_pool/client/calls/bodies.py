@@ -1,4 +1,4 @@
-"""Bodies of requests for work: those of its creation and of its dry run are alike."""
+"""Bodies of requests for work, which are the same for its creation and its dry run."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -39,7 +39,7 @@ def share_requests(jobs: Iterable[JobRequest]) -> list[ShareRequest]:
 
 
 def subtask_requests(jobs: Iterable[JobRequest], subtasks: Iterable[Subtask]) -> list[SubtaskRequest]:
-    """Return jobs as the subtasks of a pipeline, which they stand for."""
+    """Return the requests for the subtasks of a pipeline, with the uuids and input sizes of their jobs."""
     return [
         SubtaskRequest(
             uuid=job.uuid,

@@ -1,4 +1,4 @@
-"""Dry runs: what would become of work if it was created now."""
+"""Dry runs: the plans that work would get if it were created now."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, Unpack
@@ -18,19 +18,19 @@ PlanT = TypeVar("PlanT")
 
 
 class DryRuns:
-    """Nothing is stored, loaded or sent, and errors are those of the creation.
+    """Dry runs of work: nothing is stored, loaded or sent, and errors are the same as those of the creation.
 
-    TooManyRequests where the pool plans others without storing them for longer than a minute.
+    TooManyRequests is raised if the pool is busy with other dry runs for longer than a minute.
     """
 
     _http: ApiSession
 
     def plan(self, jobs: Sequence[JobRequest], **options: Unpack[f.BatchOptions]) -> PlannedBatch:
-        """Return what would become of a batch if it was created now."""
+        """Return the plan that a batch would get if it were created now."""
         return self._plan(PlannedBatch, "/v1/plans", {"jobs": to_plain(jobs), **f.as_body(options)})
 
     def dry_run(self, jobs: Iterable[JobSpec], **options: Unpack[f.BatchOptions]) -> PlannedBatch:
-        """Return what would become of a batch if it was created now; see `Client.run_jobs`."""
+        """Return the plan that a batch would get if it were created now; see `Client.run_jobs`."""
         return self.plan(job_requests(read_inputs(jobs)), **options)
 
     def dry_run_gang(
@@ -43,12 +43,12 @@ class DryRuns:
         image: str = "",
         command: str = "",
     ) -> PlannedGang:
-        """Return what would become of a gang if it was created now; see `PoolApi.create_gang`."""
+        """Return the plan that a gang would get if it were created now; see `PoolApi.create_gang`."""
         body = gang_body(processes, runtime_s, cpu_usage, work_s, image, command)
         return self._plan(PlannedGang, "/v1/plans/gangs", body)
 
     def dry_run_pipeline(self, subtasks: Iterable[Subtask]) -> PlannedPipeline:
-        """Return what would become of a pipeline if it was created now; see `Client.run_pipeline`."""
+        """Return the plan that a pipeline would get if it were created now; see `Client.run_pipeline`."""
         given = list(subtasks)
         requests = subtask_requests(job_requests(read_subtasks(given)), given)
         return self._plan(PlannedPipeline, "/v1/plans/pipelines", {"subtasks": to_plain(requests)})
@@ -63,7 +63,7 @@ class DryRuns:
         shapes: Sequence[TaskShape] = (),
         header: bytes = b"",
     ) -> PlannedTask:
-        """Return what would become of a task if it was created now; see `Client.run_task`."""
+        """Return the plan that a task would get if it were created now; see `Client.run_task`."""
         inputs = read_inputs(JobSpec(function, file, requester, header) for file in files)
         body = task_body(function, share_requests(job_requests(inputs)), topology, shapes)
         return self._plan(PlannedTask, "/v1/plans/tasks", body)

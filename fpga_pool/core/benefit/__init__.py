@@ -1,1 +1,1 @@
-"""Online scheduling by benefit (benefit paper): `paper` has the published policies, `plus` ours."""
+"""Online scheduling by benefit (benefit paper): `paper` has the published policies, `plus` has ours."""

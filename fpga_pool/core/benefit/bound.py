@@ -1,17 +1,17 @@
 """Upper bounds on the benefit, and replay of a schedule that a clairvoyant solver has found.
 
-The bounds are linear relaxations, valid for every policy.  Time is cut into buckets.  Work may be done at any rate up
-to full speed, interrupted, and split over slots; loads take no time once every slot has been loaded first.  What
-remains are conditions that every schedule of the simulator meets:
+The bounds are linear relaxations, valid for every policy.  Time is divided into buckets.  Work may be done at any rate
+up to full speed, interrupted, and split over slots, and loads take no time after the first load of each slot.  The
+remaining constraints hold for every schedule of the simulator:
 
-* a job's work is done between its arrival and the end of its window, see `windows`;
-* a bucket has no more slot time than there are slots that the functions of its work fit into, and at the start only
-  that of slots already loaded: all are empty, and those of a card are loaded one after the other;
-* a bucket moves no more bytes than the DMA engines of all cards.
+* a job's work is done between its arrival and the end of its window (see `windows`);
+* the work in a bucket takes no more slot time than the slots that its functions fit into have.  At the start only slots
+  already loaded count: all slots begin empty, and those of a card are loaded one after the other;
+* a bucket moves no more bytes than the DMA engines of all cards can.
 
-`job_bound` has a variable for each job in each bucket; `function_bound` one for each function, so that it is as quick
-for a million jobs, and a per cent or two higher.  `exact` adds to the former what it leaves out; `Clairvoyant` is the
-policy that carries its schedule out.
+`job_bound` has variables for each job and bucket, `function_bound` for each function and bucket: it is as fast for a
+million jobs, and one or two per cent higher.  `exact` adds the constraints that the former leaves out; `Clairvoyant` is
+the policy that carries out its schedule.
 """
 
 from collections import defaultdict, deque
@@ -28,31 +28,31 @@ from fpga_pool.core.benefit.pool import Move, OnlinePool, Start
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Floats, Ints
 
-# ---- A linear programme, some of whose variables may have to be whole numbers, written down row by row
+# ---- A linear programme, optionally with integer variables, built row by row
 
-#: What `milp` says where its limit is reached.
+#: Status of `milp` when its limit is reached.
 _OUT_OF_TIME = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How much solutions in whole numbers gain."""
+    """Outcome of a search for the best integer solution."""
 
-    #: None gains more; infinite where that is not known yet.
+    #: Proven upper bound on the gain; infinite if none is known yet.
     most: float
-    #: The best one found gains it; 0 where none was found.
+    #: Gain of the best solution found; 0 if none was found.
     reached: float
-    #: (N,) the variables of that one; none where none was found.
+    #: (N,) variables of that solution; empty if none was found.
     values: Floats
 
 
 class Programme:
-    """Maximise gain @ x, with least <= x <= most, and rows of `at_most` and `exactly`."""
+    """Maximize gain @ x, subject to least <= x <= most and the rows added by `at_most` and `exactly`."""
 
     def __init__(self, *, gain: Floats, most: Floats, least: ArrayLike = 0.0) -> None:
         self.gain, self.most = gain, most
         self.least = np.broadcast_to(np.asarray(least, dtype=float), gain.shape)
-        #: Places of the variables that are whole numbers.
+        #: Indices of the integer variables.
         self._whole: list[Ints] = []
         self._rows: list[Ints] = []
         self._columns: list[Ints] = []
@@ -62,7 +62,7 @@ class Programme:
         self._height = 0
 
     def add(self, most: Floats, *, whole: bool = False) -> Ints:
-        """Add variables, of whole numbers or any, that gain nothing by themselves; return their places."""
+        """Add variables with zero gain, integer ones if `whole`, and return their indices."""
         places = np.arange(len(self.gain), len(self.gain) + len(most))
         self.gain = np.concatenate([self.gain, np.zeros(len(most))])
         self.least = np.concatenate([self.least, np.zeros(len(most))])
@@ -72,11 +72,11 @@ class Programme:
         return places
 
     def at_most(self, row: Ints, column: Ints, value: ArrayLike, limit: Floats) -> None:
-        """Add len(limit) rows: sum of value * x[column] over the entries, (N,) each, of a row <= its limit."""
+        """Add len(limit) rows from (N,) entries: the sum of value * x[column] over a row's entries <= its limit."""
         self._add(row, column, value, np.full(len(limit), -np.inf), limit)
 
     def exactly(self, row: Ints, column: Ints, value: ArrayLike, wanted: Floats) -> None:
-        """Add rows as `at_most` does, of sums that must be what is wanted."""
+        """Add rows as `at_most` does, whose sums must be equal to `wanted`."""
         self._add(row, column, value, wanted, wanted)
 
     def _add(self, row: Ints, column: Ints, value: ArrayLike, floor: Floats, limit: Floats) -> None:
@@ -93,7 +93,7 @@ class Programme:
         return LinearConstraint(matrix, np.concatenate(self._floors), np.concatenate(self._limits))
 
     def solve(self, time_limit_s: float | None = None) -> float | None:
-        """Return the most, without regard to whole numbers; None where it is not found in time."""
+        """Return the maximum gain, ignoring integrality; None if it is not found in time."""
         if not len(self.gain):
             return 0.0
         found = milp(
@@ -105,7 +105,7 @@ class Programme:
         return float(-_solved(found).fun)
 
     def relaxed(self) -> float:
-        """Return what `solve` returns, by inner points: much sooner where many solutions are alike."""
+        """Return the same as `solve`, by an interior-point method: much faster if many solutions are equally good."""
         rows = self._constraint()
         equal = rows.lb == rows.ub
         found = linprog(
@@ -115,7 +115,7 @@ class Programme:
         return float(-_solved(found).fun)
 
     def search(self, gap: float, time_limit_s: float | None = None) -> Found:
-        """Look for the best solution in whole numbers until it is known but for a share `gap`, or time is over."""
+        """Search for the best integer solution until its relative gap is at most `gap` or time is over."""
         whole = np.zeros(len(self.gain), np.int64)
         for places in self._whole:
             whole[places] = 1
@@ -141,25 +141,25 @@ def _solved(found: OptimizeResult) -> OptimizeResult:
 
 # ---- Bounds
 
-#: Buckets in a job's window: more than ten change the bound by less than a thousandth.
+#: Buckets per window of a job (the median): more than ten change the bound by less than a thousandth.
 _PER_WINDOW = 10
-#: Variables up to which each job has its own; some ten seconds of search.
+#: Maximum number of variables for the bound per job, which then takes about ten seconds.
 VARIABLES = 300_000
-#: Buckets of one programme of functions; a longer trace is cut into several.
+#: Buckets of one programme per function; a longer trace is split into several programmes.
 _BUCKETS = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Windows:
-    """J jobs: the work of each, and when it can be done at all."""
+    """J jobs: the work of each, and the window in which it can be done."""
 
     #: (J,) index of the function; jobs that fit nowhere are left out.
     function: Ints
     work_s: Floats
-    #: (J,) arrival, and the latest moment at which the job could still run on a slot.
+    #: (J,) arrival time, and the latest time at which the job could still be running on a slot.
     from_s: Floats
     to_s: Floats
-    #: (J,) when a job gives up that no slot loads for.
+    #: (J,) time at which a job gives up if no slot is loading for it.
     give_up_s: Floats
 
 
@@ -168,8 +168,8 @@ def windows(
 ) -> Windows:
     """Return the windows of all jobs, (J,) each, that fit somewhere (function >= 0).
 
-    A job is given to a slot within its patience; the slot may still have to load.  Then it runs without a break, at
-    no less than the rate it has when all slots of its card share the DMA equally: max-min fairness gives no job less.
+    A job gets a slot within its patience; the slot may still have to load.  Then it runs without interruption, at no
+    less than the rate that it has when all slots of its card share the DMA equally: max-min fairness never gives less.
     """
     function = np.asarray(function, dtype=np.int64)
     known = function >= 0
@@ -185,10 +185,10 @@ def windows(
 def upper_bound(
     pool: OnlinePool, jobs: Windows, horizon_s: float, *, variables: int = VARIABLES, time_limit_s: float | None = None
 ) -> float:
-    """Return a mean benefit up to `horizon_s`, in vCPUs, that no schedule exceeds: the tighter bound that is quick.
+    """Return an upper bound on the mean benefit of any schedule up to `horizon_s`, in vCPUs.
 
-    That is the bound per job if it needs at most this many variables and is found in time, otherwise the bound per
-    function.
+    This is the tighter bound per job if it needs at most `variables` variables and is found within the time limit,
+    otherwise the bound per function.
     """
     if horizon_s <= 0 or not len(jobs.function):
         return 0.0
@@ -201,29 +201,29 @@ def upper_bound(
 
 
 def bucket_edges(jobs: Windows, horizon_s: float) -> Floats:
-    """Return where buckets begin and end, (buckets + 1,)."""
+    """Return the edges of the buckets in seconds, (buckets + 1,)."""
     window_s = max(float(np.median(jobs.to_s - jobs.from_s)), 1e-9)
     return np.linspace(0.0, horizon_s, int(np.clip(_PER_WINDOW * horizon_s / window_s, 50, 20 * _BUCKETS)) + 1)
 
 
 def job_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats, time_limit_s: float | None = None) -> float | None:
-    """Return the bound on the mean benefit between the first and the last edge; None if that takes too long."""
+    """Return the bound on the mean benefit between the first and the last edge; None if it is not found in time."""
     found = job_programme(pool, jobs, edges_s).programme.solve(time_limit_s)
     return None if found is None else found / float(edges_s[-1] - edges_s[0])
 
 
 @dataclass(frozen=True, slots=True)
 class JobProgramme:
-    """The programme with a variable per job and bucket: the work done in it."""
+    """The programme with one variable per job and bucket: the work of the job done in the bucket."""
 
     programme: Programme
-    #: (V,) the bucket and the function of each variable.
+    #: (V,) bucket and function of each variable.
     bucket: Ints
     function: Ints
 
 
 def job_programme(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> JobProgramme:
-    """Return the programme whose solution is the bound, times the length of all buckets."""
+    """Return the programme whose optimum is the bound times the total length of the buckets."""
     count = len(edges_s) - 1
     first = np.clip(np.searchsorted(edges_s, jobs.from_s, side="right") - 1, 0, count)
     last = np.clip(np.searchsorted(edges_s, jobs.to_s, side="left"), 0, count)
@@ -247,10 +247,10 @@ def function_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
 
 
 def _functions_part(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
-    """Return the most vCPU-seconds between the edges.
+    """Return an upper bound on the vCPU-seconds gained between the edges.
 
-    Variables are, per function and bucket, the work y done in it, and Z, all work done or given up so far.  Of work
-    that has arrived in order, Z is between what is over and what has come: Z[k] >= Z[k-1] + y[k].
+    The variables per function and bucket are y, the work done in the bucket, and Z, all work done or given up so far.
+    Z lies between the work whose windows have ended and the work that has arrived, and Z[k] >= Z[k-1] + y[k].
     """
     functions, count = len(pool.functions), len(edges_s) - 1
     low, high, there_s = _supply(jobs, functions, edges_s)
@@ -275,9 +275,9 @@ def _functions_part(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
 
 
 def _supply(jobs: Windows, functions: int, edges_s: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return, (F, buckets) each: work that is over by a bucket's end, that has come by then, that can be in it.
+    """Return (F, buckets) each: work whose window has ended by a bucket's end, work arrived by then, most work in it.
 
-    Only jobs whose window reaches into the buckets count.  A job progresses by at most a second per second.
+    Only jobs whose windows overlap the buckets count.  A job progresses by at most one second per second.
     """
     low, high, there_s = (np.zeros((functions, len(edges_s) - 1)) for _ in range(3))
     inside = (jobs.to_s > edges_s[0]) & (jobs.from_s < edges_s[-1])
@@ -286,13 +286,13 @@ def _supply(jobs: Windows, functions: int, edges_s: Floats) -> tuple[Floats, Flo
         work_s, from_s, to_s = jobs.work_s[mine], jobs.from_s[mine], jobs.to_s[mine]
         low[f] = _summed(to_s, work_s, edges_s[1:])
         high[f] = _summed(from_s, work_s, edges_s[1:])
-        # Rounding must not make what is there less than what is done.
+        # Rounding must not reduce the possible work below the work done.
         there_s[f] = np.maximum(np.diff(_ramp(from_s, edges_s) - _ramp(to_s, edges_s)), 0.0) * (1 + 1e-9) + 1e-9
     return low, np.maximum(low, high), there_s
 
 
 def _summed(at_s: Floats, work_s: Floats, edges_s: Floats) -> Floats:
-    """Return the work of what is at or before each edge."""
+    """Return for each edge the total work of the jobs whose time is at or before it."""
     order = np.argsort(at_s, kind="stable")
     sums = np.concatenate([[0.0], np.cumsum(work_s[order])])
     return np.asarray(sums[np.searchsorted(at_s[order], edges_s, side="right")])
@@ -309,7 +309,7 @@ def _ramp(at_s: Floats, edges_s: Floats) -> Floats:
 def _limit(
     programme: Programme, pool: OnlinePool, edges_s: Floats, bucket: Ints, function: Ints, variable: Ints
 ) -> None:
-    """Hold the work variables, (V,) each with its bucket and function, to slot time and DMA."""
+    """Limit the (V,) work variables, given with bucket and function, by slot time and DMA bandwidth."""
     length_s = np.diff(edges_s)
     slots = np.bincount(pool.slot_kind, minlength=len(pool.load_s))
     for kinds in np.unique(pool.fits.T, axis=0):
@@ -318,13 +318,13 @@ def _limit(
         programme.at_most(bucket[mine], variable[mine], 1.0, length_s * slots[kinds].sum())
     programme.at_most(bucket, variable, 1.0, _loaded_s(pool, edges_s))
     least_bps = np.where(pool.fits, pool.io_bps, np.inf).min(axis=0)
-    # In units of all DMA engines: numbers near 1 are kind to the solver.
+    # In units of the bandwidth of all DMA engines: coefficients near 1 suit the solver.
     share = np.where(np.isfinite(least_bps), least_bps, 0.0) / pool.dma_bps.sum()
     programme.at_most(bucket, variable, share[function], length_s)
 
 
 def _loaded_s(pool: OnlinePool, edges_s: Floats) -> Floats:
-    """Return the slot time, (buckets,), of all slots that can have been loaded by then."""
+    """Return the slot time in each bucket, (buckets,), of the slots that can have been loaded by then."""
     per_card = np.bincount(pool.slot_card, minlength=len(pool.dma_bps))
     usable_s = np.zeros(len(edges_s) - 1)
     for n in range(1, int(per_card.max()) + 1):
@@ -336,23 +336,23 @@ def _loaded_s(pool: OnlinePool, edges_s: Floats) -> Floats:
 
 # ---- Replay of a schedule
 
-#: Moves are made this much early: a job that gives up at its planned start is there until then.
+#: Moves may be made this many seconds early, because a job may give up exactly at its planned start.
 _EARLY_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action of a slot from a time on: load a function, or run the job that has waited longest for it."""
+    """A timed action of a slot: load a function, or run the job that has waited longest for the function."""
 
     begin_s: float
     move: Move
 
 
 class Clairvoyant:
-    """Makes each move at its time, or as soon as it can be made afterwards; for one run over one trace.
+    """A policy that makes each planned move at its time, or as soon afterwards as possible; for one run over one trace.
 
-    Where times of the plan were rounded down, a slot may be late.  A start whose job has not come
-    by `patience_s` after its time is left out.
+    A slot may be late if times of the plan were rounded down.  A start for which no job has arrived by `patience_s`
+    after its time is dropped.
     """
 
     name = "exact"
@@ -364,7 +364,7 @@ class Clairvoyant:
             self._left[action.move.slot].append(action)
 
     def decide(self, view: Occupancy, state: PolicyState, now_s: float, rng: np.random.Generator) -> Move | None:
-        """Return the next move that is due and can be made."""
+        """Return the next possible move whose time has come."""
         for left in self._left.values():
             while left and left[0].begin_s <= now_s + _EARLY_S:
                 action = left[0]

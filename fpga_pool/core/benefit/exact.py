@@ -1,15 +1,15 @@
-"""The most benefit that a clairvoyant scheduler gets from a trace: an integer programme, and its relaxation.
+"""The maximum benefit of a clairvoyant scheduler on a trace: an integer programme, and its relaxation.
 
-The bound per job leaves out that jobs run without a break, each on one slot, and that other functions have to be
-loaded.  Here every slot takes a path through time: it is idle, loads, or runs a job from a step's begin on.  Both
-together are solved; work that the bound counts must be done on such paths.  Slots of one kind on one card are a group,
-and jobs alike (function, work, patience) a class, of which only counts matter: among jobs that wait equally long, the
-first come can as well be the first served.
+The bound per job ignores that jobs run without interruption, each on one slot, and that other functions have to be
+loaded.  Here every slot also takes a path through time: from the begin of a step on, it is idle, loads, or runs a job.
+Both models are solved together; the work that the bound counts must be done on such paths.  Slots of one kind on one
+card form a group, and equal jobs (function, work, patience) form a class, of which only counts matter: among jobs of
+equal patience, serving first come first loses nothing.
 
-Times are rounded down to steps, so that every schedule of the simulator has its paths: where all are multiples of the
-step, the DMA engines suffice and nothing is taken off a slot, the result is the optimum; else no schedule exceeds it.
-Where paths need not be whole numbers, slots are shared out in parts and loads cost as much as before: a bound that is
-found in seconds for minutes of one card, and within a few per cent of the optimum.
+Times are rounded down to steps, so that every schedule of the simulator has corresponding paths.  If all times are
+multiples of the step, the DMA engines suffice and no job is evicted, the result is the optimum; otherwise it is an
+upper bound.  In the relaxation the counts need not be integers: slots are divided into fractions, and loads cost as
+much as before.  This bound takes seconds for minutes of one card, and is within a few per cent of the optimum.
 """
 
 import math
@@ -24,7 +24,7 @@ from fpga_pool.core.benefit.bound import Action, JobProgramme, Programme, Window
 from fpga_pool.core.benefit.pool import Load, OnlinePool, Start
 from fpga_pool.core.types import Floats, Ints
 
-#: Rounding of times that are multiples of the step.
+#: Tolerance for rounding of times that are multiples of the step.
 _ROUNDING = 1e-9
 
 
@@ -32,16 +32,16 @@ _ROUNDING = 1e-9
 class Optimum:
     """Bounds on the mean benefit of the best schedule, in vCPUs."""
 
-    #: No schedule exceeds it.
+    #: Upper bound for every schedule.
     most_vcpus: float
-    #: The best paths found reach it; 0 where none were looked for, or found in time.
+    #: Benefit of the best paths found; 0 if there was no search, or none were found in time.
     reached_vcpus: float
-    #: These paths, as what each slot does.
+    #: These paths, as the actions of the slots.
     actions: tuple[Action, ...] = ()
 
     @property
     def gap(self) -> float:
-        """Return by how much the best might be better than what was found, as a share of it."""
+        """Return the distance between the upper bound and the benefit found, as a share of the bound."""
         return max(0.0, 1.0 - self.reached_vcpus / self.most_vcpus) if self.most_vcpus > 0 else 0.0
 
 
@@ -55,11 +55,11 @@ def optimum(
     time_limit_s: float | None = None,
     asked_first: bool = False,
 ) -> Optimum:
-    """Return what the best schedule gains up to `horizon_s`, from slots that are empty at 0.
+    """Return bounds on the benefit of the best schedule up to `horizon_s`, with all slots empty at time 0.
 
-    Times are rounded down to `step_s`.  The search ends where the best found and the most possible are within `gap`, a
-    share, or after `time_limit_s`; with 0 there is none, only the relaxation.  With `asked_first` no function is loaded
-    before the first job that asks for it: what a start without foresight costs.
+    Times are rounded down to `step_s`.  The search ends when the best solution and the bound are within the relative
+    `gap`, or after `time_limit_s`; a limit of 0 means no search, only the relaxation.  With `asked_first` no function
+    is loaded before its first job has arrived, which shows the cost of a start without foresight.
     """
     if not 0 < step_s < np.inf:
         raise ValueError(f"step_s: expected seconds above 0, got {step_s!r}")
@@ -71,10 +71,10 @@ def optimum(
     if time_limit_s != 0:
         found = programme.search(gap, time_limit_s)
         most = min(most, found.most)
-        reached = min(most, found.reached)  # but for rounding they are the same where the optimum is found
+        reached = min(most, found.reached)  # equal up to rounding if the optimum was found
         if len(found.values):
             actions = tuple(_actions(network, arcs, found.values))
-    if reached < (1.0 - gap) * most:  # what a search has proven is no higher than the relaxation
+    if reached < (1.0 - gap) * most:  # not proven optimal: the relaxation may be tighter
         most = min(most, programme.relaxed())
         reached = min(most, reached)
     return Optimum(most_vcpus=most / horizon_s, reached_vcpus=reached / horizon_s, actions=actions)
@@ -82,7 +82,7 @@ def optimum(
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A slot of a group at the begin of a step; `held` is the function it holds, the port while it begins a load."""
+    """A slot of a group at the begin of a step; `held` is its function, or the port while it begins a load."""
 
     group: tuple[int, int]
     step: int
@@ -91,7 +91,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Arc:
-    """What some slots of a group do from one node to the next; `runs` = -1: nothing, or a load."""
+    """An action of slots of a group between two nodes; `runs` is the class of the job, -1 = idle or load."""
 
     tail: _Node
     head: _Node
@@ -101,11 +101,11 @@ class _Arc:
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """Jobs alike."""
+    """Jobs of equal function, work and patience."""
 
     function: int
     work_s: float
-    #: In which step each arrives, sorted; the last in which it can start by itself, and at all, if a slot loads for it.
+    #: Steps, sorted: arrival, the last step in which a job can start, and the last one if a slot is loading for it.
     come: Ints
     give_up: Ints
     over: Ints
@@ -121,7 +121,7 @@ class _Network:
         self.end = math.ceil(horizon_s / step_s - _ROUNDING)
         self.edges_s = np.minimum(step_s * np.arange(self.end + 1), horizon_s)
         self.load_steps = self._steps(pool.load_s).tolist()
-        #: How many steps after its begin a load may still be under way.
+        #: Number of steps after its begin in which a load may still be in progress.
         self.late_steps = math.ceil(float(pool.load_s.max()) / step_s - _ROUNDING)
         self.slots: dict[tuple[int, int], int] = defaultdict(int)
         for place in zip(pool.slot_card.tolist(), pool.slot_kind.tolist(), strict=True):
@@ -167,13 +167,13 @@ class _Network:
                     yield from self._runs(group, number, alike)
 
     def most(self, arc: _Arc) -> int:
-        """Return how often an arc is taken at most: by each slot once, but where it takes less than a step."""
+        """Return how often an arc is taken at most: once per slot, or once per job if it takes less than a step."""
         if arc.tail.step < arc.head.step:
             return self.slots[arc.tail.group]
         return len(self.jobs.function) if arc.runs < 0 else len(self.classes[arc.runs].come)
 
     def _runs(self, group: tuple[int, int], number: int, alike: _Class) -> Iterator[_Arc]:
-        """Yield the runs of a class: whole ones, and shorter ones where jobs can be taken off and keep progress."""
+        """Yield the runs of a class: complete ones, and shorter ones if its jobs can be evicted and keep progress."""
         function, whole = alike.function, int(self._steps(alike.work_s))
         stops = self.pool.preemptible[function] and self.pool.progress_kept[function]
         begins = {s for first, last in zip(alike.come, alike.over, strict=True) for s in range(first, last + 1)}
@@ -181,7 +181,7 @@ class _Network:
             if begin >= self.end:
                 return
             for length in range(whole + 1) if stops else (whole,):
-                # A run that ends early may have lasted for most of a step more than is left of it after rounding.
+                # Rounding may have shortened a run that ends early by almost a step.
                 most_s = alike.work_s if length == whole else min(alike.work_s, (length + 1) * self.step_s)
                 most_s = min(most_s, float(self.edges_s[-1]) - begin * self.step_s)  # later work does not count
                 head = _Node(group, min(self.end, begin + length), function)
@@ -189,7 +189,7 @@ class _Network:
 
 
 class _Rows:
-    """Rows of a programme, each under a key, written down entry by entry."""
+    """Rows of a programme, each identified by a key and built entry by entry."""
 
     def __init__(self) -> None:
         self.number: dict[Hashable, int] = {}
@@ -206,7 +206,7 @@ class _Rows:
 
 
 def _programme(network: _Network) -> tuple[Programme, "Arcs"]:
-    """Return the bound per job and, together with it, the paths; and which variable counts each arc of these."""
+    """Return the programme of the bound per job with the paths added, and the variable that counts each arc."""
     work = job_programme(network.pool, network.jobs, network.edges_s)
     programme = work.programme
     found = list(network.arcs())
@@ -223,7 +223,7 @@ Arcs = Sequence[tuple[int, _Arc]]
 
 
 def _keep_paths(programme: Programme, network: _Network, arcs: Arcs) -> None:
-    """Let every slot begin empty and go on from where it is, to the end."""
+    """Constrain every slot to begin empty and to follow a connected path to the end."""
     rows = _Rows()
     for variable, arc in arcs:
         for node, sign in ((arc.tail, 1.0), (arc.head, -1.0)):
@@ -236,7 +236,7 @@ def _keep_paths(programme: Programme, network: _Network, arcs: Arcs) -> None:
 
 
 def _take_turns_at_ports(programme: Programme, network: _Network, arcs: Arcs) -> None:
-    """Let the configuration port of a card load one slot at a time."""
+    """Constrain the configuration port of a card to load one slot at a time."""
     rows = _Rows()
     for variable, arc in arcs:
         if arc.tail.held == network.port:
@@ -247,10 +247,10 @@ def _take_turns_at_ports(programme: Programme, network: _Network, arcs: Arcs) ->
 
 
 def _run_jobs_once(programme: Programme, network: _Network, arcs: Arcs) -> None:
-    """Let a job start once at most, between its arrival and the end of its patience, or of a load made meanwhile.
+    """Constrain each job to start once at most, between its arrival and the end of its patience or of a pending load.
 
-    Per class, `done` is how many jobs have started or been given up by the end of a step: no more than have come, and
-    all whose patience is over, but for those that wait for a load.
+    Per class, `done` is the number of jobs that have started or given up by the end of a step: at most the jobs that
+    have arrived, and at least those whose patience has ended, except for jobs that wait for a load.
     """
     end, steps = network.end, np.arange(network.end)
     grows, over, late = _Rows(), _Rows(), _Rows()
@@ -264,7 +264,7 @@ def _run_jobs_once(programme: Programme, network: _Network, arcs: Arcs) -> None:
             grows.add((number, step), done[step], -1.0)
             if step:
                 grows.add((number, step), done[step - 1], 1.0)
-        # As many wait on as slots load for them at the moment at which they would give up.
+        # At most as many jobs wait longer as slots are loading for them when they would give up.
         at, count = np.unique(alike.give_up[alike.give_up < end], return_counts=True)
         for step, waits in zip(at.tolist(), programme.add(count.astype(float)).tolist(), strict=True):
             late.add((alike.function, step), waits, 1.0)
@@ -283,9 +283,9 @@ def _run_jobs_once(programme: Programme, network: _Network, arcs: Arcs) -> None:
 
 
 def _do_work_on_paths(work: JobProgramme, network: _Network, arcs: Arcs) -> None:
-    """Let no more work of a function be done by the end of a step than its runs at full speed do by then.
+    """Limit the work of a function by the end of a step to what its runs at full speed have done by then.
 
-    What the DMA delays is done later.
+    Work that the DMA delays is done later.
     """
     rows, end, programme = _Rows(), network.end, work.programme
     for variable, place in enumerate(zip(work.function.tolist(), work.bucket.tolist(), strict=True)):
@@ -299,7 +299,7 @@ def _do_work_on_paths(work: JobProgramme, network: _Network, arcs: Arcs) -> None
     for variable, arc in arcs:
         if arc.runs < 0:
             continue
-        # At full speed, and all that is left in the last step that is on the path.
+        # Full speed in each step; the last step of the path gets all remaining work.
         last, left_s = max(0, arc.head.step - arc.tail.step - 1), arc.work_s
         for i in range(last + 1):
             done_s = left_s if i == last else min(left_s, network.step_s)
@@ -309,12 +309,12 @@ def _do_work_on_paths(work: JobProgramme, network: _Network, arcs: Arcs) -> None
 
 
 def _actions(network: _Network, arcs: Arcs, values: Floats) -> Iterator[Action]:
-    """Yield what each slot does: the slots of a group follow its arcs, each as often as it was taken."""
+    """Yield the actions of each slot: the slots of a group follow its arcs, each as often as it was taken."""
     taken: dict[_Node, list[_Arc]] = defaultdict(list)
     for variable, arc in arcs:
         taken[arc.tail] += [arc] * round(values[variable])
     for leaving in taken.values():
-        # The last one first: what takes no time, then jobs.
+        # Arcs are popped from the end: those that take no time come first, then jobs.
         leaving.sort(key=lambda arc: (arc.head.step == arc.tail.step, arc.runs >= 0))
     pool = network.pool
     for slot, group in enumerate(zip(pool.slot_card.tolist(), pool.slot_kind.tolist(), strict=True)):

@@ -1,7 +1,7 @@
-"""One look at a pool in which loads take slots from the moment they begin: how a live pool decides on online jobs.
+"""One planning cycle for the online jobs of a live pool, in which a load occupies its slot as soon as it begins.
 
-The occupancy is made again from what is known of each slot; a policy is asked for moves until it has none; then each
-job that a load is for goes to its slot at once, so that its input moves while the slot loads.
+The occupancy is rebuilt from the known state of each slot.  The policy is called for moves until it returns none.  Then
+each job for which a slot is loading is assigned to it at once, so that its input is transferred during the load.
 """
 
 import math
@@ -13,35 +13,35 @@ from typing import NamedTuple
 from fpga_pool.core.benefit.occupancy import EMPTY, Demand, Occupancy
 from fpga_pool.core.benefit.pool import Move, OnlinePool, Start
 
-#: Loads that one look begins at most before it goes on with jobs alone: a large pool is not filled in one transaction.
+#: Number of loads after which one cycle stops preloading, so that a large pool is not filled in one transaction.
 MOST_LOADS = 100
 
 
 class SlotNow(NamedTuple):
-    """What is known of a slot that serves."""
+    """Known state of a slot in service."""
 
-    #: The function that it holds, loads, or is to load for its job; EMPTY = none.
+    #: The function that the slot holds, loads, or is going to load for its job; EMPTY = none.
     function: int
-    #: It loads, or was commanded to, and no job has it.
+    #: Whether the slot loads, or was commanded to, and has no job.
     loading: bool = False
-    #: It needs its card's configuration port.
+    #: Whether the slot needs its card's configuration port.
     needs_port: bool = False
-    #: When the last of its jobs is expected to end; None = it has no job.
+    #: Expected end of the last of its jobs; None = no job.
     end_s: float | None = None
-    #: Its job may leave for another one.
+    #: Whether its job may be replaced by another one.
     movable: bool = False
-    #: When the function was loaded, if that is known.
+    #: Time at which the function was loaded, if known.
     loaded_s: float = -math.inf
-    #: Nothing is loaded into it that no job waits for.
+    #: Whether only functions that a job waits for may be loaded into the slot.
     put_off: bool = False
 
 
-#: A slot that serves and holds nothing.
+#: A slot in service that holds nothing.
 UNUSED = SlotNow(EMPTY)
 
 
 class Ranked(MutableMapping[int, None]):
-    """A set of slots, by number; those of cards whose configuration port is in use come last."""
+    """An ordered set of slot numbers; slots of cards whose configuration port is in use come last."""
 
     __slots__ = ("_keys", "_rank")
 
@@ -74,14 +74,13 @@ class Ranked(MutableMapping[int, None]):
 
 
 class Picture(Occupancy):
-    """The occupancy that follows from what is known of each slot, and from nothing else.
+    """The occupancy that follows from the known state of each slot alone.
 
-    In which order things came to be known makes no difference: a picture that is kept up to date slot by slot is the
-    same as one made again.
+    It does not depend on the order of updates: a picture updated slot by slot is equal to one that is rebuilt.
     """
 
     def __init__(self, pool: OnlinePool, demand: Demand, slots: Sequence[SlotNow | None]) -> None:
-        #: By slot: its place among those that are alike.
+        #: By slot: its rank among equivalent slots.
         self._rank = list(range(pool.slots))
         super().__init__(pool, demand)
         self._known: list[SlotNow | None] = [UNUSED] * pool.slots
@@ -92,7 +91,7 @@ class Picture(Occupancy):
             self._settle(card)
 
     def note(self, slot: int, known: SlotNow | None) -> None:
-        """Replace all that is known of a slot; None = it does not serve."""
+        """Replace the known state of a slot; None = it is not in service."""
         self._replace(slot, known)
         self._settle(self.card[slot])
 
@@ -128,7 +127,7 @@ class Picture(Occupancy):
             self.put_off.add(slot)
 
     def _forget(self, slot: int) -> None:
-        """Undo what is known of a slot that serves, and what has been done with it in the picture."""
+        """Undo the known state of a slot in service, and the moves made with it in the picture."""
         kind, function = self.kind[slot], self.holds[slot]
         if self.job[slot] >= 0:
             self.job[slot] = -1
@@ -143,7 +142,7 @@ class Picture(Occupancy):
         self.put_off.discard(slot)
 
     def _settle(self, card: int) -> None:
-        """Let what is known of a card's slots say what is left of its port and its DMA."""
+        """Recompute the DMA demand and the port state of a card from the known state of its slots."""
         asked_bps, busy = 0.0, False
         for slot in self._slots_of[card]:
             if self.job[slot] >= 0:
@@ -179,11 +178,11 @@ class Picture(Occupancy):
 
 
 class Place(NamedTuple):
-    """A job, by the number that the occupancy knows it by, and the slot that it gets."""
+    """Assignment of a job, by its number in the occupancy, to a slot."""
 
     job: int
     slot: int
-    #: Seconds until it begins: the rest of the load of its function.
+    #: Seconds until the job can begin: the rest of the load of its function.
     load_s: float
 
 
@@ -192,13 +191,13 @@ class Taken:
     """The outcome of a decision."""
 
     places: list[Place] = field(default_factory=list)
-    #: Slots whose job is to leave.
+    #: Slots whose job is to be evicted.
     evicted: list[int] = field(default_factory=list)
-    #: Jobs that are to leave their CPU: they get a slot at the next look, when they have.
+    #: Jobs to be withdrawn from their CPU; they get a slot in the next cycle after they have left it.
     called_back: list[int] = field(default_factory=list)
-    #: Slots that are to load ahead of jobs.
+    #: Slots that are to preload a function.
     loads: list[int] = field(default_factory=list)
-    #: Slots of which the picture now says something else.
+    #: Slots whose state in the picture has changed.
     touched: set[int] = field(default_factory=set)
 
 
@@ -211,10 +210,10 @@ def take(
     on_cpu: Callable[[int], bool],
     loading: Mapping[int, float],
 ) -> Taken:
-    """Apply the moves that `decide` returns until there are no more; `view` is of no use afterwards.
+    """Apply the moves that `decide` returns until it returns None; `view` must not be used afterwards.
 
-    `work_s` and `on_cpu` say how long a job computes on a slot, and whether it computes on a CPU now, by its number;
-    `loading` when each slot that preloads was commanded to.
+    `work_s` returns how long a job, given by number, computes on a slot, and `on_cpu` whether it computes on a CPU now.
+    `loading` maps each slot that preloads to the time at which the load was commanded.
     """
     taking = _Taking(view, now_s, work_s, on_cpu, loading)
     while view.slots:
@@ -231,7 +230,7 @@ def take(
 
 
 class _Taking:
-    """Does in the picture what the policy wants, and notes what that is in the pool."""
+    """Applies the policy's moves to the picture, and collects the resulting changes of the pool."""
 
     def __init__(
         self,
@@ -243,7 +242,7 @@ class _Taking:
     ) -> None:
         self._view, self._now_s, self._work_s, self._on_cpu = view, now_s, work_s, on_cpu
         self.taken = Taken()
-        #: By slot that loads: seconds until it has; and those that are to begin now, without a job so far.
+        #: By loading slot: seconds until it has loaded; and the slots that are to begin a load now.
         self._left_s = {
             slot: max(0.0, commanded_at + self._load_s(slot) - now_s) for slot, commanded_at in loading.items()
         }
@@ -252,14 +251,14 @@ class _Taking:
 
     @property
     def begun(self) -> int:
-        """How many slots are to begin to load."""
+        """Number of slots that are to begin a load."""
         return len(self._begun)
 
     def _load_s(self, slot: int) -> float:
         return self._view.load_s[self._view.kind[slot]]
 
     def load(self, slot: int, function: int) -> None:
-        """Let a slot load a function; a job that computes there is to leave."""
+        """Load a function into a slot; a job that computes there is evicted."""
         if self._view.job[slot] >= 0:
             self.taken.evicted.append(slot)
             self._view.stopped(slot)
@@ -269,7 +268,7 @@ class _Taking:
         self._begun[slot] = None
 
     def give(self, slot: int, function: int, load_s: float) -> None:
-        """Give a slot to the oldest job that waits for the function."""
+        """Assign a slot to the oldest job that waits for the function."""
         view = self._view
         job = next(iter(view.waiting[function]))
         view.left(job, function)
@@ -282,7 +281,7 @@ class _Taking:
             self.taken.places.append(Place(job, slot, load_s))
 
     def give_loading(self) -> None:
-        """Give slots that load to jobs that wait for what they load, the first to be ready first."""
+        """Assign loading slots to jobs that wait for their functions, in the order in which the slots become ready."""
         view, taken = self._view, self.taken
         for slot, left_s in sorted(self._left_s.items(), key=lambda item: item[1]):
             function = view.holds[slot]

@@ -15,15 +15,15 @@ from fpga_pool.core.policy import PolicyState
 class HoldParams(Parameters):
     """Parameters of the policies without replacement."""
 
-    #: Section V, "fixed accelerators in a certain time until all the tasks for these accelerators are done"; with 5 s
-    #: replacement gains what figure 4 reports.
+    #: Section V, "fixed accelerators in a certain time until all the tasks for these accelerators are done".  With 5 s,
+    #: replacement gains as much as figure 4 reports.
     hold_s: float = parameter(
         5.0, "Minimum seconds for which a slot keeps its function; then it keeps it while jobs wait for it.", min=0.0
     )
 
 
 class Benefit:
-    """Algorithm 1: the waiting job of most benefit whose constraints some slot satisfies; nothing is replaced."""
+    """Algorithm 1: serve the waiting job of most benefit whose constraints some slot satisfies; replace nothing."""
 
     name = "benefit"
     Params = HoldParams
@@ -37,13 +37,13 @@ class Benefit:
             if (move := start(view, function)) is not None:
                 return move
             if len(view.waiting[function]) <= view.loading[function]:
-                continue  # each of them has a slot that loads for it
+                continue  # a slot is already loading for each of these jobs
             if (slot := self._spare(view, function, now_s)) is not None:
                 return Load(slot, function)
         return None
 
     def _ranked(self, view: Occupancy) -> list[int]:
-        """Return the functions that wait, the best candidate first."""
+        """Return the functions that jobs wait for, the best candidate first."""
         waiting = [function for function in view.functions if view.waiting[function]]
         return sorted(waiting, key=lambda function: -self._metric(view, function))
 
@@ -51,7 +51,7 @@ class Benefit:
         return view.demand.speedup[function]
 
     def _spare(self, view: Occupancy, function: int, now_s: float) -> int | None:
-        """Return an empty slot, or one that has served all jobs of its function for the time of the hold."""
+        """Return an empty slot, or an idle one past its hold time whose function no job waits for."""
         for slots, held in fitting(view, function):
             if held != EMPTY and view.waiting[held]:
                 continue
@@ -61,7 +61,7 @@ class Benefit:
 
 
 class Throughput(Benefit):
-    """The baseline of section V: the job that moves most bytes per second first."""
+    """The baseline of section V: the job that moves the most bytes per second comes first."""
 
     name = "throughput"
 
@@ -70,7 +70,7 @@ class Throughput(Benefit):
 
 
 class BenefitReplace:
-    """Algorithm 2: what runs or could run next with least benefit gives way, if that gains more than loading costs."""
+    """Algorithm 2: replace the function of least benefit, running or next to run, if that gains more than it costs."""
 
     name = "benefit_replace"
 
@@ -90,14 +90,14 @@ class BenefitReplace:
         return None
 
     def _spare(self, view: Occupancy, function: int) -> int | None:
-        """Return the idle slot of least benefit for whose function no job waits."""
+        """Return the idle slot of least benefit whose function no job waits for."""
         groups = [(slots, held) for slots, held in fitting(view, function) if held == EMPTY or not view.waiting[held]]
         groups.sort(key=lambda group: 0.0 if group[1] == EMPTY else view.demand.speedup[group[1]])
         found = (view.roomiest(slots, port=True) for slots, _ in groups)
         return next((slot for slot in found if slot is not None), None)
 
     def _least(self, view: Occupancy, function: int) -> int | None:
-        """Return the slot of task_least, if replacing it gains: both sides in vCPU-seconds."""
+        """Return the slot of task_least if replacing it gains more than it costs, both in vCPU-seconds."""
         best, least = None, view.demand.speedup[function]
         for kind in view.kinds:
             if not view.fits[kind][function]:
@@ -107,7 +107,7 @@ class BenefitReplace:
                 gain = (view.demand.speedup[function] - benefit) * view.demand.work_s[function]
                 if benefit >= least or gain <= view.load_s[kind] * benefit:
                     continue
-                # At the boundary between two jobs, or in the middle of one that may be stopped.
+                # Between two jobs, or in the middle of a preemptible one.
                 for slots in (view.idle[kind][held], view.evictable[kind][held]):
                     if (slot := view.roomiest(slots, port=True)) is not None:
                         best, least = slot, benefit
@@ -124,7 +124,7 @@ def start(view: Occupancy, function: int) -> Start | None:
 
 
 def fitting(view: Occupancy, function: int) -> Iterator[tuple[OrderedSet, int]]:
-    """Yield the groups of idle slots that the function could be loaded into, empty ones first, and what they hold."""
+    """Yield the groups of idle slots that the function could be loaded into and their functions, EMPTY first."""
     for held in (EMPTY, *view.functions):
         if held != function:
             for kind in view.kinds:

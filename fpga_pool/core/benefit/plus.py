@@ -1,7 +1,7 @@
-"""`benefit_plus`, our online policy: a function is loaded where that gains more than everything it displaces.
+"""`benefit_plus`, our online policy: load a function where that gains more than everything it displaces.
 
 `fill` chooses the loads into empty slots: at the start, a card's configuration port is scarce, not its slots.
-`TenantLimit` bounds the slots of each tenant, so that the useful jobs of one cannot starve the others.
+`TenantLimit` limits the slots of each tenant, so that the useful jobs of one tenant cannot starve those of others.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,11 +16,11 @@ from fpga_pool.core.policy import PolicyState
 
 
 class TenantLimit:
-    """Decides which jobs a policy sees: of each tenant no more at a time than slots it may have.
+    """Decides which jobs a policy sees: of each tenant, at most as many at a time as slots that it may have.
 
-    A job counts from when it is let in until it has left its slot, or has given up.  All others of its tenant are held
-    back and let in as they came.  What that costs: slots stay unused, or do less useful work, while one tenant alone
-    asks for more than its share.
+    A job counts from its admission until it has left its slot or given up.  Further jobs of its tenant are held back
+    and admitted in order of arrival.  The price is that slots stay unused, or do less useful work, while a single
+    tenant requests more than its share.
     """
 
     def __init__(self, slots: int, share: float) -> None:
@@ -31,7 +31,7 @@ class TenantLimit:
         self._held: dict[str, dict[int, None]] = {}
 
     def lets_in(self, job: int, tenant: str) -> bool:
-        """Return whether a job that arrives may be seen; else it is held back."""
+        """Return whether an arriving job is admitted; otherwise it is held back."""
         inside = self._inside.get(tenant, 0)
         if inside < self.most:
             self._inside[tenant] = inside + 1
@@ -40,7 +40,7 @@ class TenantLimit:
         return False
 
     def gives_up(self, job: int, tenant: str) -> bool:
-        """Forget a job that is held back; False where it is not."""
+        """Drop a job that is held back; return False if it is not held back."""
         held = self._held.get(tenant, {})
         if job not in held:
             return False
@@ -48,7 +48,7 @@ class TenantLimit:
         return True
 
     def left(self, tenant: str) -> int | None:
-        """Count a job of the tenant no more; return the next one to let in, which then counts."""
+        """Stop counting one job of the tenant; return the next one to admit, which then counts, or None."""
         if held := self._held.get(tenant):
             job = next(iter(held))
             del held[job]
@@ -60,17 +60,18 @@ class TenantLimit:
         return None
 
 
-#: Waiting jobs of a function that count: more than one slot can do while it is waited for.
+#: Maximum number of waiting jobs of a function that count: more than one slot can serve while they wait.
 _JOBS_AHEAD = 8
 #: Minimum probability that a slot is used for preloading a function into it.
 _LEAST_USE = 0.01
 
 
 def fill(view: Occupancy, now_s: float) -> Load | None:
-    """Return the load into an empty slot that gains most, whether a job waits for the function or is only likely to.
+    """Return the load into an empty slot that gains most; a job waits for the function, or is only likely to come.
 
-    A load now rather than after the next one gains what its function would do in that time, and the jobs that wait for
-    it.  A function that would have none of the card's empty slots in the long run makes all those wait that would.
+    Loading a function now rather than after the next load gains the work that it would do in that time, and the jobs
+    that wait for it.  A function that would get none of the card's empty slots in the long run delays all those that
+    would.
     """
     best, most = None, 0.0
     for kind in view.kinds:
@@ -86,13 +87,13 @@ def fill(view: Occupancy, now_s: float) -> Load | None:
 
 
 def _gains(view: Occupancy, kind: int, slot: int, now_s: float) -> Iterator[tuple[int, float]]:
-    """Yield what a load of each function into the slot gains, in vCPU-seconds."""
+    """Yield each function and the gain of loading it into the slot, in vCPU-seconds."""
     demand, load_s = view.demand, view.load_s[kind]
     fitting = [f for f in view.functions if view.fits[kind][f]]
     if not fitting:
         return
     chosen = dict.fromkeys(fitting, 0)
-    # What each function would add per second, with the slots that it has and those that it is to have.
+    # Gain per second of one more slot for each function, given its slots and those chosen for it below.
     adds = {f: demand.speedup[f] * demand.likely_more_than(view.held[f], f, now_s, view.slots) for f in fitting}
     first = dict(adds)
     delayed = 0.0
@@ -110,19 +111,19 @@ def _gains(view: Occupancy, kind: int, slot: int, now_s: float) -> Iterator[tupl
             yield function, gain * view.rate(function, slot)
 
 
-#: Work that is as good as none.
+#: Negligible work, in seconds; avoids divisions by 0.
 _MOMENT_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlusParams(Parameters):
-    """Parameters of `benefit_plus`; the defaults were found on the reference catalogues and hold on random ones."""
+    """Parameters of `benefit_plus`; the defaults were tuned on the reference catalogues and hold on random ones."""
 
-    #: A load is undone by another load: both are given up for what is done in between.
+    #: Two, since a load is undone by another load: the work between them has to pay for both.
     loads_ahead: float = parameter(
         2.0, "Number of reconfigurations that one decision looks ahead, in addition to one job.", min=1.0
     )
-    #: 0: work that arrives while a slot does something else is lost; 1: what idle time allows is caught up with.
+    #: 0: work that arrives while a slot is otherwise busy is lost; 1: the slot catches up as far as idle time allows.
     catch_up: float = parameter(
         0.3, "Share of a job's patience within which a slot is assumed to catch up with delayed work.", min=0.0, max=1.0
     )
@@ -160,30 +161,30 @@ class BenefitPlus:
 
 
 class _Outlook:
-    """What a slot would gain with each function over the next while, at one moment.
+    """Expected gain of a slot with each function over the near future, at one moment.
 
-    A slot that is given to f at the price of a load does the jobs of f that wait and that no other slot takes in
-    time, and then what else arrives for it.  A slot that keeps g does the same for g.  Both in vCPU-seconds, over the
-    same while: one job and `loads_ahead` loads.
+    A slot that loads f serves the waiting jobs of f that no other slot takes in time, and then later arrivals of f.  A
+    slot that keeps g does the same for g.  Both are compared in vCPU-seconds over the same interval: one job and
+    `loads_ahead` loads.
     """
 
     def __init__(self, view: Occupancy, now_s: float, params: PlusParams, missed: Mapping[int, int]) -> None:
         self._view, self._now_s, self._params = view, now_s, params
-        #: The load that gains most over all it gives up, and how much; None where none gains.
+        #: The load with the largest net gain, and that gain; None if no load gains.
         self.best: Load | None = None
         self._most = 0.0
-        #: Functions with jobs that a load could serve before others, and how many of them no slot takes in time.
+        #: Functions with jobs that a load could serve sooner, and the number of these that no slot takes in time.
         self._missed = missed
         self._offered = view.demand.offered(now_s)
-        #: Share of the slots that all that comes would keep busy.
+        #: Share of the slots that all arriving jobs would keep busy.
         self._load = sum(self._offered) / view.slots
-        #: 1 while three quarters of the slots would do all that comes; 0 from the point on where all are needed.
+        #: 1 while three quarters of the slots suffice for all arriving jobs; 0 once all slots are needed.
         self._spare = min(1.0, max(0.0, 4.0 * (1.0 - self._load)))
         known_s = [work_s for work_s in view.demand.work_s if work_s > 0]
         self._job_s = sum(known_s) / max(len(known_s), 1)
 
     def look_at(self, kind: int, functions: Iterable[int]) -> None:
-        """Consider all loads into slots of this kind that hold one of these functions."""
+        """Evaluate all loads into slots of this kind that hold one of these functions."""
         view = self._view
         load_s = view.load_s[kind]
         while_s = self._job_s + self._params.loads_ahead * load_s
@@ -198,7 +199,7 @@ class _Outlook:
                 if slots and (slot := view.roomiest(slots, port=True)) is not None:
                     self._consider(gains, slot, 0.0)
                 continue
-            # A slot with a job at hand is as good as busy.
+            # Idle slots for which jobs wait count as busy.
             taken = len(view.waiting[held]) >= view.idle_holding[held] + view.loading[held]
             better = [(gain, f) for gain, f in gains if self._beats(f, held, load_s)]
             welcome = better if taken else gains
@@ -214,18 +215,18 @@ class _Outlook:
             self._consider(better, slot, self._kept(kind, held, left_s, while_s))
 
     def _beats(self, function: int, held: int, load_s: float) -> bool:
-        """Return whether a job is worth evicting another one, or taking its turn: else it, or another one, can follow.
+        """Return whether a job of the function is worth evicting a job of `held`, or taking its turn.
 
-        As in Algorithm 2; without this, functions alike take turns at stopping each other, and in large pools slots
-        swing from one to the other.
+        As in Algorithm 2.  Without this, similar functions would evict each other in turn, and in large pools slots
+        would swing from one function to the other.
         """
         speedup = self._view.demand.speedup
         return (speedup[function] - speedup[held]) * self._view.demand.work_s[function] > load_s * speedup[held]
 
     def _consider(self, gains: Sequence[tuple[float, int]], slot: int, given_up: float) -> None:
-        """Take the best load into the slot, if it gains more than what was found so far.
+        """Choose the best load into the slot if it gains more than the best one found so far.
 
-        What the shared DMA leaves for each function beside the others of the card counts: benefit per scarce resource.
+        Gains are scaled by the rate that the shared DMA leaves for each function beside the other slots of the card.
         """
         view = self._view
         held = view.holds[slot]
@@ -239,9 +240,9 @@ class _Outlook:
                 self.best, self._most = Load(slot, function), net
 
     def _awaited(self, kind: int, while_s: float) -> float:
-        """Return what a slot would gain if it waited for the best function of which a job is still to come.
+        """Return the gain of a slot that waits for the best function whose next job has not arrived yet.
 
-        A load takes the slot and the configuration port.  If there are spare slots, a new job finds another one.
+        A load would take the slot and the configuration port.  If there are spare slots, a new job finds another one.
         """
         view, demand = self._view, self._view.demand
         most = 0.0
@@ -253,16 +254,16 @@ class _Outlook:
         return most * (1.0 - self._spare)
 
     def _gain(self, function: int, while_s: float) -> float:
-        """Return what one more slot does for the function."""
+        """Return the gain of one more slot for the function, in vCPU-seconds."""
         demand, view = self._view.demand, self._view
         work_s = min(while_s, self._missed[function] * demand.work_s[function])
-        # Jobs in progress at a time are Poisson where each has a slot: one more is used while there are more of them
-        # than slots.
+        # If each job has a slot, the number of jobs in progress is Poisson: one more slot is used while there are more
+        # jobs than slots.
         use = self._use(function, view.held[function])
         return demand.speedup[function] * (work_s + use * (while_s - work_s))
 
     def _kept(self, kind: int, function: int, left_s: float | None, while_s: float) -> float:
-        """Return what is lost for its function without a slot, whose job has `left_s` to run (None = idle)."""
+        """Return the loss of the function without one slot, whose job has `left_s` to run (None = idle)."""
         demand, view = self._view.demand, self._view
         jobs = 0
         if view.waiting[function]:
@@ -274,10 +275,10 @@ class _Outlook:
         return demand.speedup[function] * (work_s + later_s)
 
     def _lost(self, kind: int, function: int) -> float:
-        """Return the part of a job that comes later which is lost where this slot does not wait for it.
+        """Return the share of a later job's work that is lost if this slot does not wait for the job.
 
-        All of it in a busy pool.  Where slots are to spare and another one is idle, the time of one more load: where
-        the job can wait for that, only as far as the slot would have had other things to do.
+        In a busy pool that is all of it.  If there are spare slots and another one is idle, it is the time of one more
+        load; if the job can wait for the load, only the part of it in which the slot would have been busy.
         """
         view, demand = self._view, self._view.demand
         if not self._spare or sum(view.idle_slots[k] for k in view.kinds if view.fits[k][function]) < 2:
@@ -288,12 +289,12 @@ class _Outlook:
         return 1.0 - self._spare * (1.0 - reload)
 
     def _use(self, function: int, others: int) -> float:
-        """Return the probability that more than `others` jobs of the function are there."""
+        """Return the probability that more than `others` jobs of the function are present."""
         return self._view.demand.more_than(others, function, self._now_s)
 
 
 def start_ready(view: Occupancy, functions: Iterable[int]) -> Start | None:
-    """Return the start of a job on an idle slot that holds its function, the most useful first."""
+    """Return the start of the most useful waiting job that has an idle slot with its function; None without one."""
     ready = [f for f in functions if f != EMPTY and view.waiting[f] and view.idle_holding[f]]
     if not ready:
         return None

@@ -1,4 +1,4 @@
-"""The pool as an online policy sees it, fixed while jobs come and go; DMA rates on a card; the moves of a policy."""
+"""The fixed data of a pool for online policies, the DMA rates on a card, and the moves of a policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from fpga_pool.core.types import Floats, Ints, freeze_arrays, require_shapes
 class OnlinePool:
     """F functions, K kinds of slots (a region kind of a board), C cards, S slots.
 
-    Among equals a policy takes slots of the first kind: kinds that other functions need come last.
+    Among equal slots a policy takes those of the first kind, so kinds that other functions need come last.
     """
 
     functions: tuple[str, ...]
     #: (F,) benefit of a job that runs alone: vCPU equivalents (benefit paper, equation 1).
     speedup: Floats
-    #: (F,) a running job may be taken off its slot, and what it has done is then kept.
+    #: (F,) whether a running job may be evicted, and whether it then keeps its progress.
     preemptible: NDArray[np.bool_]
     progress_kept: NDArray[np.bool_]
-    #: (K, F) may the function be loaded there.
+    #: (K, F) whether the function may be loaded there.
     fits: NDArray[np.bool_]
     #: (K, F) DMA rate at full speed, bits per second.
     io_bps: Floats
@@ -69,10 +69,10 @@ class OnlinePool:
 
 
 def fair_rates(demands_bps: Sequence[float], capacity_bps: float) -> list[float]:
-    """Return the progress rate of each job (1 = full speed) where the DMA is shared max-min fairly.
+    """Return the progress rate of each job (1 = full speed) when the DMA is shared max-min fairly.
 
-    No job gets more than its demand, and none less than an equal part of what the others leave; a job progresses
-    with the share of its demand that it gets.
+    No job gets more than its demand, or less than an equal part of what the others leave.  The rate of a job is the
+    share of its demand that it gets.
     """
     rates = [1.0] * len(demands_bps)
     if sum(demands_bps) <= capacity_bps:

@@ -1,6 +1,6 @@
-"""Deep Q-network of the learned placement paper, section 4.2, on torch; imported only where a network is needed.
+"""Deep Q-network of the learned placement paper, section 4.2, with torch; imported only where a network is needed.
 
-Weights are drawn from the caller's generator, not from torch's: a seed gives the same network whatever ran before.
+Weights are drawn from the caller's generator, not from torch's, so a seed gives the same network whatever ran before.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ HIDDEN = (256, 128)
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Have torch compute in this thread alone.
+    """Restrict torch to the calling thread.
 
-    For networks as small as these its threads wait for each other most of the time, and sums depend on their number.
+    With networks this small, torch's threads mostly wait for each other, and sums depend on the number of threads.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -34,7 +34,7 @@ def one_thread() -> Iterator[None]:
 
 
 def perceptron(sizes: Sequence[int], rng: np.random.Generator) -> nn.Sequential:
-    """Return a network with ReLU between its layers; weights uniform within 1 / sqrt(inputs), torch's own range."""
+    """Return a network with ReLU between its layers; weights are uniform within 1 / sqrt(inputs), torch's default."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
         layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
@@ -52,7 +52,7 @@ def weights_of(network: nn.Module) -> dict[str, Floats]:
 
 
 def set_weights(network: nn.Module, weights: Mapping[str, Floats]) -> None:
-    """Copy those weights whose names and shapes the network has."""
+    """Copy the weights whose names and shapes match those of the network."""
     own = network.state_dict()
     for name, tensor in own.items():
         if name in weights and weights[name].shape == tuple(tensor.shape):
@@ -62,7 +62,7 @@ def set_weights(network: nn.Module, weights: Mapping[str, Floats]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """Parameters of the learning."""
+    """Parameters of the training."""
 
     learning_rate: float
     gamma: float
@@ -73,7 +73,7 @@ class Training:
 
 
 class Network:
-    """Action values of one state, with replay memory, target network and optimiser (algorithm 1)."""
+    """Network for the action values of a state, with replay memory, target network and optimizer (algorithm 1)."""
 
     def __init__(self, inputs: int, actions: int, training: Training, rng: np.random.Generator) -> None:
         self._training, self._rng = training, rng
@@ -90,7 +90,7 @@ class Network:
         self._rewards = np.zeros(training.replay, dtype=np.float32)
         self._ends = np.zeros(training.replay, dtype=np.float32)
         self._stored = self._steps = 0
-        #: Squared errors of the batches so far, by step.
+        #: Mean squared error of the batch of each step so far.
         self.losses: list[float] = []
         self.copy()
 
@@ -106,7 +106,7 @@ class Network:
         return values
 
     def store(self, state: Floats, action: int, reward: float, next_state: Floats | None) -> None:
-        """Keep a transition (line 10), in place of the oldest one where memory is full; None = it ends there."""
+        """Store a transition (line 10), replacing the oldest one if memory is full; `next_state` None = final."""
         at = self._stored % self._training.replay
         self._states[at], self._actions[at], self._rewards[at] = state, action, reward
         self._next_states[at] = 0 if next_state is None else next_state
@@ -115,7 +115,7 @@ class Network:
 
     @one_thread()
     def step(self) -> None:
-        """Take one gradient step on a random batch (lines 11 to 14), once there are enough transitions for one."""
+        """Take one gradient step on a random batch (lines 11 to 14), if there are enough transitions for a batch."""
         known, training = min(self._stored, self._training.replay), self._training
         if known < training.batch:
             return
@@ -138,15 +138,15 @@ class Network:
 
 # ---- Neural collaborative filtering
 
-#: Hidden layers (section 5.1); size of both embeddings, weight of the squared weights, measurements of a step and in
-#: memory, learning rates, and steps of the pre-training: not given in the paper.
+#: Hidden layers (section 5.1).  Not given in the paper: size of both embeddings, weight decay, measurements per step
+#: and in memory, learning rates, and steps of the pre-training.
 _NCF_HIDDEN = (128, 64, 32)
 EMBEDDING, PENALTY, BATCH, MEMORY = 16, 1e-5, 64, 4096
 SGD_RATE, ADAM_RATE, PRETRAINING_STEPS = 0.05, 3e-3, 200
 
 
 class Ncf:
-    """Embeddings of the type and of the metric, then a perceptron whose output is between 0 and 1 (equation 4)."""
+    """Embeddings of type and metric, followed by a perceptron with an output between 0 and 1 (equation 4)."""
 
     def __init__(
         self,
@@ -157,9 +157,10 @@ class Ncf:
         rng: np.random.Generator,
         pretrain_after: int = 200,
     ) -> None:
-        """Make a network; `pretrain_after` measurements Adam fits it to them, from then on SGD goes on; 0 = never.
+        """Create a network.
 
-        Rows of `history` are further types, for its training only.
+        After `pretrain_after` measurements (0 = never) Adam fits the network to them; otherwise SGD updates it.  The
+        rows of `history` are further types, used for training only.
         """
         rows = np.zeros((0, metrics)) if history is None else history
         self._rng, self._metrics, self._pretrain_after = rng, metrics, pretrain_after
@@ -182,7 +183,7 @@ class Ncf:
 
     @one_thread()
     def observe(self, type_: int, metric: int, value: float) -> None:
-        """Remember a measurement; take a step for every two, which is what each subtask brings."""
+        """Store a measurement, and take a gradient step for every two, the number that each subtask yields."""
         require_finite(value)
         self._store(type_, metric, value)
         if self._stored == self._pretrain_after:
@@ -193,7 +194,7 @@ class Ncf:
 
     @one_thread()
     def fit(self, steps: int) -> None:
-        """Take steps of Adam: the training from random weights (section 4.3.4)."""
+        """Take `steps` steps of Adam: the training from random weights (section 4.3.4)."""
         adam = torch.optim.Adam(self._parameters, lr=ADAM_RATE, weight_decay=PENALTY)
         for _ in range(steps):
             self._step(adam)
@@ -225,7 +226,7 @@ class Ncf:
         cells = torch.from_numpy(self._cells[drawn])
         error = nn.functional.mse_loss(self._output(cells[:, 0], cells[:, 1]), torch.from_numpy(self._values[drawn]))
         optimiser.zero_grad()
-        # Equation 5, with the batch in place of all M N cells; the squares of the weights are the optimiser's.
+        # Equation 5, with the batch instead of all M N cells; the optimizer adds the squared weights (weight decay).
         (0.5 * error).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         self.losses.append(float(error.detach()))

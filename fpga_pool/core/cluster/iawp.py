@@ -12,7 +12,7 @@ from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.types import Floats
 
 PREDICTORS, SIMILARITIES = ("ncf", "gaussian"), ("printed", "without_size", "centred")
-#: Speedups are divided by this, for the network's output is below 1.
+#: Speedups are divided by this, because the network's output is below 1.
 GREATEST_SPEEDUP = 16.0
 #: Columns of the table of metrics before those of the accelerator's resources.
 _NODE_METRICS = 2
@@ -20,9 +20,9 @@ _NODE_METRICS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IawpParams(Parameters):
-    """Parameters; the paper gives only the length of a profiling run (section 4.3.1), the others are ours."""
+    """Parameters; the paper only gives the length of a profiling run (section 4.3.1), the others are ours."""
 
-    predictor: str = parameter("ncf", "What fills missing metrics.", choices=PREDICTORS)
+    predictor: str = parameter("ncf", "Model that predicts metrics that were not measured.", choices=PREDICTORS)
     similarity: str = parameter(
         "printed",
         "Vectors whose cosine is taken: as printed with the size of the input in MB, without it, or also less the mean "
@@ -33,13 +33,13 @@ class IawpParams(Parameters):
     queue: int = parameter(8, "Length of a node's queue for its accelerators.", min=1)
     most: int = parameter(4, "Maximum number of subtasks on an accelerator (Kmax).", min=1)
     threshold: float = parameter(
-        0.8, "Use of an accelerator and of its memory from which on nothing is added.", above=0.0
+        0.8, "Usage of an accelerator or of its memory at or above which no further subtask is placed on it.", above=0.0
     )
     guard: bool = parameter(False, "Whether a core takes a subtask only where it ends sooner than queued; ours.")
 
 
 class Iawp:
-    """Cores take the least speedup; accelerators the subtask of the queue that is least like what they run."""
+    """Cores take the subtask of least speedup, accelerators the queued subtask least similar to what they run."""
 
     Params = IawpParams
 
@@ -50,13 +50,13 @@ class Iawp:
         self.corun, self.admission = corun, admission
         self.profile_s = self.params.profile_s
         self._rng = np.random.default_rng(0)
-        #: By kind of node: its model of metrics, for nodes of one kind share it (section 4.3.4).
+        #: By kind of node: the model of metrics, which nodes of one kind share (section 4.3.4).
         self._models: dict[int, MetricModel] = {}
-        #: By node: the subtasks in the queue of its accelerators, which cores no longer take.
+        #: By node: the subtasks in the queue of its accelerators, which cores do not take any more.
         self._queues: dict[int, list[Subtask]] = {}
 
     def learner(self, rng: np.random.Generator) -> "Iawp":
-        """Return this policy with a memory of its own, for one run."""
+        """Return a copy of this policy with separate memory, for one run."""
         own = Iawp(corun=self.corun, admission=self.admission, params=self.params)
         own._rng = rng
         return own
@@ -83,7 +83,7 @@ class Iawp:
             for each in queue
             if can_execute(unit, each) and unit.used_gb + each.accelerator_memory_gb <= unit.memory_gb
         ]
-        # The first of equal ones, for the queue is in order of speedup.
+        # Of equal ones the first, because the queue is in order of speedup.
         chosen = max(able, key=lambda each: self._priority(view, unit, each), default=None)
         if chosen is not None:
             queue.remove(chosen)
@@ -92,7 +92,7 @@ class Iawp:
     # Speedups and the queue (lines 7 to 12) --------------------------------------------------------------------------
 
     def _fill_queue(self, view: NodeView) -> list[Subtask]:
-        """Return the queue of the accelerators, filled up with the greatest speedups that idle cores do not take."""
+        """Return the queue of the accelerators, filled with the subtasks of most speedup not left to idle cores."""
         waiting = set(map(id, view.ready))
         queue = [each for each in self._queues.get(view.number, []) if id(each) in waiting]
         self._queues[view.number] = queue
@@ -109,7 +109,7 @@ class Iawp:
         return queue
 
     def _speedup(self, view: NodeView, subtask: Subtask) -> float:
-        """Return the speedup by measurement or prediction; 0 and infinite where there is one implementation only."""
+        """Return the measured or predicted speedup; 0 or infinite if there is only one implementation."""
         if not np.isfinite(subtask.estimate_s).all():
             return subtask.speedup
         metric = _NODE_METRICS + len(view.resources)
@@ -135,13 +135,13 @@ class Iawp:
         return len(unit.running) < self.params.most and max(float(use), memory) < self.params.threshold
 
     def _priority(self, view: NodeView, unit: Unit, subtask: Subtask) -> float:
-        """Return 1 / the mean cosine to what runs (equation 6); the text has the reciprocal, algorithm 2 has none."""
+        """Return 1 / mean cosine to the running subtasks (equation 6); the text inverts it, algorithm 2 does not."""
         if not unit.running:
             return 0.0
         own = self._vector(view, subtask)
         cosines = [cosine(own, self._vector(view, each)) for each in unit.running]
         mean = float(np.mean(cosines))
-        # A cosine of 0 or less: no likeness at all comes before any likeness.
+        # A cosine of 0 or less: no similarity at all ranks before any similarity.
         return 1 / mean if mean > 1e-6 else 1e6 * (1 - mean)
 
     def _vector(self, view: NodeView, subtask: Subtask) -> Floats:
@@ -154,7 +154,7 @@ class Iawp:
         return vector
 
     def _resources(self, view: NodeView, subtask: Subtask) -> Floats:
-        """Return the shares that a subtask needs of each resource of an accelerator: measured, the others predicted."""
+        """Return the share of each resource of an accelerator that a subtask needs, measured or else predicted."""
         row = self._predicted(view, subtask).copy()
         for metric, value in subtask.measured:
             row[metric] = value
@@ -176,6 +176,6 @@ class Iawp:
 
 
 def cosine(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> float:
-    """Return the cosine of two vectors; 0 where one of them is 0."""
+    """Return the cosine of two vectors; 0 if one of them is 0."""
     lengths = np.linalg.norm(one) * np.linalg.norm(other)
     return float(np.dot(one, other) / lengths) if lengths > 0 else 0.0

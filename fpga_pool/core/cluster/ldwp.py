@@ -1,6 +1,6 @@
 """`ldwp`: Learning-Driven Workload Parallelization, the deep Q-network of the paper for clusters (section 4.2).
 
-A baseline for comparison: doc/source/algorithms/learned says what of it works, and what cannot as printed.
+A baseline for comparison: doc/source/algorithms/learned explains which parts work, and which cannot work as printed.
 """
 
 from collections import deque
@@ -23,16 +23,16 @@ if TYPE_CHECKING:  # torch is optional
     from fpga_pool.core.cluster.dqn import Network
 
 INPUTS, REWARDS, TRANSFERS = ("normalised", "raw"), ("increase", "throughput", "response"), ("hidden", "all", "none")
-#: Features of a node: use of cores, accelerators and both memories, sent and received (table 1); and its queue.
+#: Features of a node: use of cores, accelerators and both memories, sent and received (table 1); its queue is optional.
 NODE_FEATURES = 6
-#: The largest input of the paper's tasks (section 5.3.5), by which sizes are normalised.
+#: The largest input of the paper's tasks (section 5.3.5), by which sizes are normalized.
 LARGEST_MB = 400.0
 _MB_PER_S_OF_GIGABIT = 125.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LdwpParams(NodeParams):
-    """Parameters; those that the paper gives are of section 5.1, the others are ours."""
+    """Parameters; the values that the paper gives are in section 5.1, the others are ours."""
 
     node: str = parameter("iawp", "Policy within a node.")
     inputs: str = parameter("normalised", "Scale of the inputs.", choices=INPUTS)
@@ -45,12 +45,14 @@ class LdwpParams(NodeParams):
         choices=REWARDS,
     )
     learning_rate: float = parameter(0.1, "Learning rate (section 5.1).", above=0.0)
-    adam: bool = parameter(False, "Whether Adam takes the steps instead of SGD.")
+    adam: bool = parameter(False, "Whether to train with Adam instead of SGD.")
     gamma: float = parameter(0.8, "Discount of the next state's value (section 5.1).", min=0.0, max=1.0)
     batch: int = parameter(20, "Transitions of a gradient step (section 5.1).", min=1)
     replay: int = parameter(5000, "Transitions in memory; not given in the paper.", min=1)
     copy_every: int = parameter(100, "Steps between copies to the target network; not given.", min=1)
-    explore: int = parameter(800, "Decisions over which exploration falls; not given.", min=1)
+    explore: int = parameter(
+        800, "Number of decisions over which exploration decreases to epsilon; not given in the paper.", min=1
+    )
     epsilon: float = parameter(0.05, "Share of random decisions after that; not given.", min=0.0, max=1.0)
     window_s: float = parameter(60.0, "Seconds over which throughput is measured; not given.", above=0.0)
     transfer: str = parameter(
@@ -67,7 +69,7 @@ class LdwpParams(NodeParams):
 
 
 class Ldwp:
-    """Chooses the node of the greatest action value; `learner` returns one that learns from what follows."""
+    """Chooses the node with the greatest action value; `learner` returns a policy that learns from the outcomes."""
 
     name = "ldwp"
     Params = LdwpParams
@@ -81,13 +83,13 @@ class Ldwp:
 
     @property
     def weights(self) -> dict[str, Floats]:
-        """Return the weights that it was given."""
+        """Return the weights passed at construction."""
         return self._pretrained
 
     def with_weights(self, weights: Mapping[str, Floats]) -> Self:
-        """Return this policy with the weights of an earlier run; those of other shapes are not used.
+        """Return this policy with the weights of an earlier run; arrays of other shapes are not used.
 
-        ValueError where they are not of such a network.
+        Raises ValueError if the weights are not those of such a network.
         """
         wanted = {f"{layer}.{part}" for layer in (0, 2, 4) for part in ("weight", "bias")}
         if missing := wanted - {"nodes", *weights} | ({"nodes"} - set(weights)):
@@ -97,18 +99,18 @@ class Ldwp:
         return type(self)(self._params, weights)
 
     def learner(self, rng: np.random.Generator) -> "Learner":
-        """Return this policy with a memory of its own, for one run."""
+        """Return a copy of this policy that learns, with separate memory, for one run."""
         return Learner(self._params, self._pretrained, rng)
 
     def decide(self, view: ClusterView, state: PolicyState, now_s: float, rng: np.random.Generator) -> int | None:
-        """Return the node by the weights it was given, or by random ones, without learning."""
+        """Return the node chosen by the given weights, or by random ones, without learning."""
         learner = Learner(self._params, self._pretrained, np.random.default_rng(0))
         learner.epsilon_from = 0.0
         return learner.decide(view, state, now_s, rng)
 
 
 class Learner(Ldwp):
-    """One run: decides, remembers, and takes one gradient step for each decision."""
+    """The policy during one run: decides, remembers, and takes one gradient step per decision."""
 
     def __init__(self, params: LdwpParams, weights: Mapping[str, Floats], rng: np.random.Generator) -> None:
         super().__init__(params, weights)
@@ -116,9 +118,9 @@ class Learner(Ldwp):
         self._network: Network | None = None
         self._nodes: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._decisions = 0
-        #: Exploration falls from here to `epsilon`; pre-trained weights begin with the latter.
+        #: Exploration decreases from this share to `epsilon`; with pre-trained weights it begins at `epsilon`.
         self.epsilon_from = params.epsilon if weights or not params.learn else 1.0
-        #: State and action of the last decision, and throughput at it.
+        #: State and action of the last decision, and the throughput at that time.
         self._last: tuple[Floats, int, float] | None = None
         #: (seconds, completed tasks) at the decisions of the last `window_s`.
         self._history: deque[tuple[float, int]] = deque()
@@ -129,7 +131,7 @@ class Learner(Ldwp):
 
     @property
     def weights(self) -> dict[str, Floats]:
-        """Return the weights that it has now; empty before the first decision."""
+        """Return the current weights; empty before the first decision."""
         from fpga_pool.core.cluster.dqn import weights_of
 
         if self._network is None:
@@ -138,7 +140,7 @@ class Learner(Ldwp):
 
     @property
     def losses(self) -> list[float]:
-        """Return the squared error of each gradient step since the cluster changed."""
+        """Return the squared error of each gradient step since the last change of the cluster."""
         return [] if self._network is None else self._network.losses
 
     def decide(self, view: ClusterView, state: PolicyState, now_s: float, rng: np.random.Generator) -> int | None:
@@ -185,11 +187,11 @@ class Learner(Ldwp):
             return int(rng.choice(allowed))
         assert self._network is not None  # noqa: S101
         values = self._network.values(features)[allowed]
-        # A network that has diverged says nothing.
+        # The values of a network that has diverged are useless.
         return int(allowed[np.argmax(values)] if np.isfinite(values).all() else rng.choice(allowed))
 
     def _throughput(self, completed: int, now_s: float) -> float:
-        """Return the tasks completed in a minute, over the last `window_s` or what there is of it."""
+        """Return the tasks completed per minute, over the last `window_s` or since the first decision."""
         history, window_s = self._history, self._params.window_s
         history.append((now_s, completed))
         while len(history) > 1 and history[1][0] <= now_s - window_s:
@@ -197,7 +199,7 @@ class Learner(Ldwp):
         return (completed - history[0][1]) * 60 / window_s
 
     def _features(self, view: ClusterView, present: NDArray[np.int64], now_s: float) -> Floats:
-        """Return the observation x_t, (inputs,): type and size of the task, features of each node that is present."""
+        """Return the observation x_t, (inputs,): type and size of the task, and features of each node present."""
         raw = self._params.inputs == "raw"
         units, memory_gb = np.maximum(view.units[present], 1), np.maximum(view.memory_gb[present], 1e-9)
         receiving = (view.link_free_s[present] > now_s).astype(np.float64)
@@ -225,9 +227,9 @@ class Learner(Ldwp):
         return np.concatenate([type_, [size], shares.ravel()])
 
     def _rebuild(self, present: NDArray[np.int64], inputs: int) -> None:
-        """Make the network for another set of nodes: hidden layers are kept, memory and exploration begin again.
+        """Build the network for another set of nodes: hidden layers are kept, memory and exploration start over.
 
-        Parameter transfer of section 4.2.2.
+        This is the parameter transfer of section 4.2.2.
         """
         from fpga_pool.core.cluster.dqn import Network, Training, set_weights
 
@@ -263,10 +265,10 @@ def _transferred(
     params: LdwpParams,
     node_inputs: int,
 ) -> dict[str, Floats]:
-    """Return the weights of a network for the nodes `present`, from those of an earlier one and new ones.
+    """Return the weights of a network for the nodes `present`, from those of an earlier network and new ones.
 
-    For the same nodes all are kept; for others the hidden layer, and where `transfer` is `all` what belongs to the task
-    and to nodes of both networks.
+    For the same nodes all weights are kept.  For others the hidden layer is kept and, if `transfer` is `all`, also the
+    weights of the task and of the nodes that both networks have.
     """
     before = earlier["nodes"].astype(np.int64)
     if np.array_equal(before, present):

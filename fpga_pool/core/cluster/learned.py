@@ -1,4 +1,4 @@
-"""The policy `learned`: ECT, corrected by the scorer, within guard rails."""
+"""The policy `learned`: ECT, corrected by a learned scorer, within guard rails."""
 
 from copy import copy
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from fpga_pool.core.types import Floats
 
 Floats32 = NDArray[np.float32]
 
-#: What the network reads of a node and the task, in this order; log = log(1 + x).
+#: Input features of the network for a node and the task, in this order; log = log(1 + x).
 FEATURES = (
     "log of the task's work on accelerators",
     "log of the task's work on cores",
@@ -46,25 +46,25 @@ _SHAPES = (
     (1,),
     (len(FEATURES), 1),
 )
-#: Nodes that are scored at once: few enough for the cache, and for one thread of the linear algebra.
+#: Nodes scored at once: few enough for the cache, and for the linear algebra to use one thread.
 _BLOCK = 512
-#: Number of parameters, and where those of each shape begin.
+#: Offset of the parameters of each shape, and the number of parameters.
 _BEGINS = (0, *accumulate(prod(shape) for shape in _SHAPES))
 PARAMETERS = _BEGINS[-1]
-#: The last of them are the output's: weights of the second hidden layer, a constant, and weights of the features.
+#: Number of output parameters, the last ones: weights of the second hidden layer, a constant, weights of the features.
 OUTPUT = HIDDEN[1] + 1 + len(FEATURES)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Network:
-    """Weights, and the ranges seen in training; whatever is outside of them is treated as at the edge."""
+    """Weights, and the feature ranges seen in training; values outside a range are clipped to it."""
 
     #: (PARAMETERS,) float32, layer by layer: weights, then biases.
     weights: Floats32
     #: (F,) lowest and highest value of each feature in training.
     low: Floats32
     high: Floats32
-    #: Corrections are limited to this, both ways.
+    #: Corrections are clipped to between -limit and +limit.
     limit: float
 
     def __post_init__(self) -> None:
@@ -76,9 +76,9 @@ class Network:
             raise ValueError(f"limit: expected a finite number, 0 or more, got {self.limit}")
 
     def corrections(self, features: Floats32) -> Floats32:
-        """Return what to add to the logarithm of each estimate, (N,) float32; features are (N, F) float32.
+        """Return the correction to add to the logarithm of each estimate, (N,) float32; features are (N, F) float32.
 
-        Not finite where a weight or a feature is not; callers have to check.
+        Corrections are not finite if a weight or a feature is not; callers have to check.
         """
         found = np.empty(len(features), dtype=np.float32)
         with np.errstate(all="ignore"):
@@ -103,19 +103,19 @@ class Network:
 
 
 def layers(weights: Floats32) -> list[Floats32]:
-    """Return the matrices and vectors of the layers, as views of the flat weights."""
+    """Return the matrices and vectors of the layers as views of the flat weights."""
     parts = zip(_SHAPES, pairwise(_BEGINS), strict=True)
     return [weights[begin:end].reshape(shape) for shape, (begin, end) in parts]
 
 
 def features(view: ClusterView, nodes: NDArray[np.int64], completion_s: Floats, now_s: float) -> Floats32:
-    """Return (N, F) float32, the features of the task at each of `nodes`; `completion_s` is (N,)."""
-    # Where `nodes` are all of them, a slice gives views instead of copies.
+    """Return the features of the task at each of `nodes`, (N, F) float32; `completion_s` is (N,)."""
+    # If `nodes` are all nodes, a slice gives views instead of copies.
     at = slice(None) if np.array_equal(nodes, np.arange(len(view.kind))) else nodes
     task, kinds = view.task, view.kind[at]
     unit_s = max(float(task.path_s[kinds].min()), 1e-9)
     units = np.maximum(view.units[at], 1)
-    # One feature after the other in memory, as they are computed.
+    # Column-major order, because the features are computed one after the other.
     table = np.empty((len(completion_s), len(FEATURES)), dtype=np.float32, order="F")
     table[:, 0] = task.work_s[kinds, ACCELERATOR] / unit_s
     table[:, 1] = task.work_s[kinds, CPU] / unit_s
@@ -139,11 +139,11 @@ def features(view: ClusterView, nodes: NDArray[np.int64], completion_s: Floats, 
     return table
 
 
-#: Share of the learned policy until something is known, and its limits.
+#: Share of the learned policy until there are enough observations, and the limits of the share.
 FIRST_SHARE, LEAST_SHARE, MOST_SHARE = 0.25, 0.02, 0.97
-#: Completed tasks of each arm before the share changes.
+#: Completed tasks that each arm needs before the share changes.
 _LEAST_COMPLETED = 6
-#: An observation weighs this much less with each later one of its arm.
+#: Factor on the weight of an observation for each later one of its arm.
 _DECAY = 0.99
 _GOLDEN = 0.6180339887498949
 
@@ -163,27 +163,27 @@ class _Arm:
 
     @property
     def variance(self) -> float:
-        """Return that of the mean."""
+        """Return the variance of the mean."""
         return max(self.square - self.mean**2, 0.01) / self.weight
 
 
 @dataclass(slots=True)
 class Guard:
-    """Says which arm places a task: the guard of a learned policy, on the responses of the tasks that each arm placed.
+    """Guard of a learned policy: chooses the arm that places a task, by the response times of each arm's tasks.
 
-    Arm 1 is the learned policy, arm 0 the one that it may always be replaced by.  Tasks are distributed by a share that
-    follows the probability, from the responses so far, that the learned policy is the better one.  Both arms keep a
-    part of the tasks, so that the comparison goes on and a change is noticed.
+    Arm 1 is the learned policy, arm 0 the fallback.  Tasks are divided by a share that follows the probability, given
+    the responses so far, that the learned policy is the better one.  Both arms always get some of the tasks, so that
+    the comparison continues and a change is noticed.
     """
 
     placed: int = 0
     arms: tuple[_Arm, _Arm] = field(default_factory=lambda: (_Arm(), _Arm()))
-    #: By task: the arm that placed it, and the estimated execution on an idle node.
+    #: By task: the arm that placed it, and its estimated execution time on an idle node.
     unfinished: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
-        """The share of the learned policy."""
+        """Share of the tasks that the learned policy places."""
         other, learned = self.arms
         if min(other.completed, learned.completed) < _LEAST_COMPLETED:
             return FIRST_SHARE
@@ -192,41 +192,41 @@ class Guard:
         return min(max(better, LEAST_SHARE), MOST_SHARE)
 
     def arm(self, task: int, alone_s: float) -> int:
-        """Return the arm that places a task; `alone_s` is its estimated execution on an idle node."""
+        """Return the arm that places a task; `alone_s` is its estimated execution time on an idle node."""
         self.placed += 1
         chosen = int(self.placed * _GOLDEN % 1.0 < self.share)
         self.unfinished[task] = chosen, alone_s
         return chosen
 
     def completed(self, task: int, response_s: float) -> None:
-        """Count the response of a task that has been completed."""
+        """Record the response time of a completed task."""
         arm, alone_s = self.unfinished.pop(task, (0, 0.0))
         if alone_s > 0 and response_s > 0:
             self.arms[arm].add(log(response_s / alone_s))
 
 
-#: Nodes whose estimate is beyond this multiple of the best one are never chosen.
+#: Nodes whose estimate exceeds this multiple of the best one are never chosen.
 SHORTLIST = 1.5
-#: Part of the backlog of its units that a task waits for: they are shared, and the most urgent subtasks come first.
+#: Share of the backlog of its units that a task waits for: units are shared, and the most urgent subtasks come first.
 WAITED = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedParams(NodeParams):
-    """The whole chain by default."""
+    """Parameters of `learned`; by default all its parts are enabled."""
 
     node: str = parameter("slowdown", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
-    calibrate: bool = parameter(True, "Whether estimates follow the times that subtasks took.")
+    calibrate: bool = parameter(True, "Whether estimates are corrected by the observed times of subtasks.")
     scorer: bool = parameter(True, "Whether a network corrects the estimated completion times.")
     guard: bool = parameter(True, "Whether responses decide how many tasks the scorer places.")
 
 
 class Learned(Ect):
-    """The least cost, of the nodes around the best one: completion times exp(correction), and what it costs others.
+    """Chooses the node of least cost near the best: completion * exp(correction), plus the delay of other tasks.
 
-    Later tasks wait for its work on the units of the node: a task that needs much of a small node is
-    better placed where it needs little.  Without a network, or where it returns anything but finite numbers, nothing is
-    corrected.
+    Later tasks wait for the work of this one on the units of its node, so a task that would need much of a small node
+    is better placed where it needs little.  Without a network, or if it returns any number that is not finite, nothing
+    is corrected.
     """
 
     name = "learned"
@@ -239,7 +239,7 @@ class Learned(Ect):
         self._guard = Guard() if self._params.guard else None
 
     def learner(self, rng: np.random.Generator) -> Self:
-        """Return this policy with a guard of its own."""
+        """Return a copy of this policy with a separate guard."""
         mine = copy(self)
         mine._guard = Guard() if self._params.guard else None  # noqa: SLF001 - of the same class
         return mine
@@ -257,18 +257,18 @@ class Learned(Ect):
         return int(nodes[self._proposed(view, nodes, completion_s, now_s)])
 
     def _wait_s(self, view: ClusterView, nodes: NDArray[np.int64], now_s: float) -> Floats:
-        # Subtasks wait for the memory of a node, too.
+        # Subtasks also wait for the memory of a node.
         memory_s = view.backlog_gb_s[nodes] / view.memory_gb[nodes, 0]
         wait_s: Floats = np.maximum(WAITED * super()._wait_s(view, nodes, now_s), memory_s[:, None])
         return wait_s
 
     def completed(self, task: int, response_s: float) -> None:
-        """Have the guard compare the response."""
+        """Pass the response time to the guard."""
         if self._guard is not None:
             self._guard.completed(task, response_s)
 
     def _proposed(self, view: ClusterView, nodes: NDArray[np.int64], completion_s: Floats, now_s: float) -> int:
-        """Return the position in `nodes` of what the scorer chooses."""
+        """Return the position in `nodes` of the node that the scorer chooses."""
         found = None
         if self._network is not None and len(nodes) > 1:
             found = scores(self._network, view, nodes, completion_s, now_s)
@@ -276,7 +276,7 @@ class Learned(Ect):
 
 
 def others_s(view: ClusterView, nodes: NDArray[np.int64]) -> Floats:
-    """Return how long the task occupies the units of each of `nodes`, those of a class together, (N,)."""
+    """Return how long the task occupies all units of a class on each of `nodes`, (N,): the longer of both classes."""
     occupied: Floats = (view.task.work_s[view.kind[nodes]] / np.maximum(view.units[nodes], 1)).max(axis=1)
     return occupied
 
@@ -284,9 +284,9 @@ def others_s(view: ClusterView, nodes: NDArray[np.int64]) -> Floats:
 def scores(
     network: Network, view: ClusterView, nodes: NDArray[np.int64], completion_s: Floats, now_s: float
 ) -> Floats | None:
-    """Return (N,) logarithms of the corrected estimates of `nodes`, the least is best, infinite beyond the shortlist.
+    """Return the (N,) logarithms of the corrected estimates of `nodes`, lower is better; inf beyond the shortlist.
 
-    None if the network returns anything but finite numbers.
+    Returns None if the network returns any number that is not finite.
     """
     corrections = network.corrections(features(view, nodes, completion_s, now_s))
     if not np.isfinite(corrections).all():

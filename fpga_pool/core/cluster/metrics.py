@@ -1,6 +1,6 @@
-"""Metrics of subtasks that were not measured: models that fill the gaps of a table of types and metrics.
+"""Prediction of unmeasured metrics of subtasks: models that fill the gaps of a table of types and metrics.
 
-Numpy only.  `Gaussian` is the one to use; the others are what it was compared with, beside the paper's network (`ncf`).
+Numpy only.  `Gaussian` is the recommended model; the others, and the paper's network (`ncf`), were compared with it.
 All values are shares or scaled to about 0 to 1; a measurement is one noisy value of one metric of one type.
 """
 
@@ -13,17 +13,17 @@ from fpga_pool.core.types import Floats
 
 _INSTALL = "pip install 'fpga_pool[learning]'"
 
-#: Rounds of alternating regressions, and of expectation maximisation.
+#: Rounds of alternating regressions, and of expectation maximization.
 _FACTOR_ROUNDS, _GAP_ROUNDS = 15, 20
-#: Standard deviation of one measurement: error of the measuring, and differences between subtasks of a type.
+#: Standard deviation of one measurement: measurement error, and differences between subtasks of a type.
 NOISE = 0.1
 
 
 class MetricModel(Protocol):
-    """Learns from measurements, one after the other."""
+    """A model that learns from measurements one by one."""
 
     def observe(self, type_: int, metric: int, value: float) -> None:
-        """Learn from one measurement; ValueError where the value is not finite."""
+        """Learn from one measurement; raise ValueError if the value is not finite."""
         ...
 
     def predict(self, type_: int) -> Floats:
@@ -32,7 +32,7 @@ class MetricModel(Protocol):
 
 
 class CellMeans:
-    """The mean of the measurements of a cell; where there are none that of its metric over all types and `history`."""
+    """Predicts the mean of a cell's measurements; without any, that of its metric over all types and `history`."""
 
     def __init__(self, types: int, metrics: int, history: Floats | None = None) -> None:
         self._sums: Floats = np.zeros((types, metrics))
@@ -55,11 +55,11 @@ class CellMeans:
 
 
 class Gaussian:
-    """Metrics of a type are one draw of a normal distribution, and measurements of them have noise.
+    """A model in which the metrics of a type are one draw from a normal distribution, measured with noise.
 
-    The distribution of a type given its measurements is known in closed form, and each takes O(N^2).  Mean and
+    The distribution of a type given its measurements has a closed form, and each update takes O(N^2).  Mean and
     covariance over types come from `history`, (H, N): the metrics of H other types, gaps are NaN.  Without history
-    metrics are independent, and a measurement says nothing of another metric.
+    metrics are independent, and a measurement carries no information about other metrics.
     """
 
     def __init__(self, types: int, metrics: int, history: Floats | None = None, *, noise: float = NOISE) -> None:
@@ -67,7 +67,7 @@ class Gaussian:
             raise ValueError(f"noise: expected more than 0, got {noise}")
         mean, covariance = normal_with_gaps(np.zeros((0, metrics)) if history is None else history)
         self._variance = noise**2
-        #: (S, N) and (S, N, N) of each type, given what was measured.
+        #: (S, N) means and (S, N, N) covariances of each type, given its measurements.
         self._mean: Floats = np.tile(mean, (types, 1))
         self._covariance: Floats = np.tile(covariance, (types, 1, 1))
 
@@ -85,7 +85,7 @@ class Gaussian:
 
 
 class Factors:
-    """Biased matrix factorisation (Koren et al. 2009), fitted by alternating least squares when it is asked.
+    """Biased matrix factorization (Koren et al. 2009), fitted by alternating least squares when predictions are needed.
 
     value = mean + bias of the type + bias of the metric + product of two vectors of `rank`.
     """
@@ -135,7 +135,7 @@ class Factors:
         return fitted
 
     def _solve(self, side: Floats, other: Floats, values: Floats, counts: Floats, own: list[int]) -> None:
-        """Fit the columns `own` of one side, ridge regression row by row."""
+        """Fit the columns `own` of one side by ridge regression, row by row."""
         fixed = [column for column in range(side.shape[1]) if column not in own]
         for row in range(len(side)):
             weights = counts[row]
@@ -146,9 +146,9 @@ class Factors:
 
 
 def normal_with_gaps(rows: Floats) -> tuple[Floats, Floats]:
-    """Return mean (N,) and covariance (N, N) of rows with gaps (NaN), by expectation maximisation.
+    """Return mean (N,) and covariance (N, N) of rows with gaps (NaN), by expectation maximization.
 
-    Both are drawn a little towards a wide, independent prior, which is all there is without rows.
+    Both are shrunk a little towards a wide, independent prior, which is returned if there are no rows.
     """
     metrics = rows.shape[1]
     prior_mean, prior = np.full(metrics, 0.5), 0.3**2 * np.eye(metrics)
@@ -156,7 +156,7 @@ def normal_with_gaps(rows: Floats) -> tuple[Floats, Floats]:
     known: NDArray[np.bool_] = np.isfinite(rows)
     if not len(rows):
         return mean, covariance
-    #: The prior counts for so many rows.
+    #: The prior counts as this many rows.
     own = 1.0
     for _ in range(_GAP_ROUNDS if not known.all() else 1):
         filled, spread = np.where(known, rows, 0.0), np.zeros((metrics, metrics))
@@ -178,13 +178,13 @@ def normal_with_gaps(rows: Floats) -> tuple[Floats, Floats]:
 
 
 def require_finite(value: float) -> None:
-    """Raise a ValueError where a measurement is not a finite number."""
+    """Raise ValueError if a measurement is not a finite number."""
     if not np.isfinite(value):
         raise ValueError(f"value: expected a finite number, got {value}")
 
 
 def require_torch(name: str) -> None:
-    """Raise a ValueError with the way to install torch where it is missing."""
+    """Raise ValueError with installation advice if torch is missing."""
     try:
         import torch  # noqa: F401
     except ImportError:

@@ -1,7 +1,7 @@
-"""Node policies: which unit of its node executes a subtask, and when.
+"""Node policies: they decide which unit of a node executes a subtask, and when.
 
 A subtask that becomes ready is bound to a unit at once (`bind`), or stays in the node's list of ready subtasks until a
-unit with a free place picks it.
+unit with a free place picks it (`pick`).
 """
 
 from collections.abc import Mapping
@@ -15,24 +15,24 @@ from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Un
 
 
 class NodePolicy(Protocol):
-    """Decides within a node; the shell asks for a pick only while a unit has a free place."""
+    """Decides within a node; the shell calls `pick` only while a unit has a free place."""
 
-    #: Whether subtasks share an accelerator, and whether they wait for memory of the node: the shell sees to both.
+    #: Whether subtasks share an accelerator, and whether they wait for memory of the node; the shell enforces both.
     corun: bool
     admission: bool
 
     def bind(self, view: NodeView, subtask: Subtask, rng: np.random.Generator) -> int | None:
-        """Return the unit to whose queue the subtask goes; None = it waits in the ready list."""
+        """Return the index of the unit that queues the subtask; None = the subtask waits in the ready list."""
         ...
 
     def pick(self, view: NodeView, unit: Unit) -> Subtask | None:
-        """Return the subtask of the ready list that the unit executes next; None = none of them."""
+        """Return the subtask of the ready list that the unit executes next; None = none."""
         ...
 
 
 @runtime_checkable
 class ObservingNodePolicy(NodePolicy, Protocol):
-    """A node policy that learns from the runs; the shell profiles them for it."""
+    """A node policy that learns from completed runs, which the shell measures for it."""
 
     def observe(
         self,
@@ -45,7 +45,7 @@ class ObservingNodePolicy(NodePolicy, Protocol):
     ) -> float:
         """Learn from a completed run on a unit of class `kind`; return how long it would have taken alone.
 
-        `estimated_s` is without calibration, and `beside_s` says how long it ran beside which companions.
+        `estimated_s` is not calibrated.  `beside_s` maps companions to the seconds that the run spent beside them.
         """
         ...
 
@@ -61,7 +61,7 @@ class _Binding:
 
 
 class RandomUnit(_Binding):
-    """Any unit with an implementation of the subtask."""
+    """Chooses any unit with an implementation of the subtask, at random."""
 
     def bind(self, view: NodeView, subtask: Subtask, rng: np.random.Generator) -> int | None:
         able = [i for i, unit in enumerate(view.units) if can_execute(unit, subtask)]
@@ -69,9 +69,9 @@ class RandomUnit(_Binding):
 
 
 class EctUnit(_Binding):
-    """The unit of the earliest completion by estimates (Ali et al. 2000), behind its backlog.
+    """Chooses the unit with the earliest estimated completion behind its backlog (Ali et al. 2000).
 
-    Cores work the backlog off side by side; subtasks that share an accelerator are taken to gain nothing by it.
+    Cores process the backlog in parallel; subtasks that share an accelerator are assumed to gain nothing by it.
     """
 
     def bind(self, view: NodeView, subtask: Subtask, rng: np.random.Generator) -> int | None:
@@ -85,7 +85,7 @@ class EctUnit(_Binding):
 
 
 def completion_s(unit: Unit, subtask: Subtask) -> float:
-    """Return in how many seconds a subtask is expected to be complete on a unit, behind its backlog."""
+    """Return the expected seconds until a subtask is complete on a unit, behind its backlog."""
     wait_s = unit.backlog_s
     if unit.kind == CPU:
         wait_s = wait_s / unit.places if len(unit.running) + len(unit.queue) >= unit.places else 0.0
@@ -93,9 +93,9 @@ def completion_s(unit: Unit, subtask: Subtask) -> float:
 
 
 class PatsUnit:
-    """An idle core takes the ready subtask of the least speedup, an accelerator that of the greatest.
+    """Gives an idle core the ready subtask of least speedup, and an accelerator that of greatest speedup.
 
-    Teodoro et al. (2012); of equal speedups the one that is ready first.
+    Teodoro et al. (2012).  Of equal speedups, the subtask that became ready first is chosen.
     """
 
     def __init__(self, *, corun: bool, admission: bool) -> None:
@@ -114,41 +114,41 @@ class PatsUnit:
 
 
 def can_execute(unit: Unit, subtask: Subtask) -> bool:
-    """Return whether the unit has an implementation of the subtask, and enough memory for it when it is empty."""
+    """Return whether the unit has an implementation of the subtask and, when empty, enough memory for it."""
     if unit.kind == CPU:
         return subtask.estimate_s[CPU] < np.inf
     return subtask.estimate_s[ACCELERATOR] < np.inf and subtask.accelerator_memory_gb <= unit.memory_gb
 
 
-# ---- The policy `slowdown`: late binding, by a model of interference that is learned from the runs
+# ---- The policy `slowdown`: late binding, by a model of interference that is learned from runs
 
-#: A companion has to add this much to what its unit does, in runs alone.
+#: Minimum gain of a companion: what it adds to the total rate of its unit; 1 = a run alone.
 LEAST_GAIN = 0.2
-#: The same where no other subtask waits. Below a third two equal subtasks complete earlier in the mean one by one.
+#: The same if no other subtask waits.  Below a third, two equal subtasks on average complete earlier one by one.
 LEAST_GAIN_ALONE = 0.35
-#: The most urgent subtask is chosen unless another one gains more than this factor more.
+#: The most urgent subtask that gains at least this share of the greatest gain is chosen.
 TOLERANCE = 0.8
-#: A subtask may be overtaken by those that are due at most so many seconds later.
+#: A subtask may be overtaken only by subtasks that are due at most this many seconds later.
 PATIENCE_S = 30.0
-#: Sums of memory are not exact.
+#: Tolerance for rounding in sums of memory.
 _ROUNDING = 1 + 1e-12
 
 
 class SlowdownUnit:
-    """Subtasks wait until a unit has a place; it takes the most urgent of those that suit what it executes.
+    """Keeps subtasks waiting until a unit has a place, and gives it the most urgent one that suits what it executes.
 
-    The gain of a subtask is what it adds to the sum of the rates of all that run on the unit. The cores take a
-    most urgent subtask, but one that an accelerator executes too only if it would complete there earlier than behind
-    the accelerators' work.
+    The gain of a subtask is what it adds to the sum of the rates of all subtasks on the unit.  The cores also take the
+    most urgent subtask, but one that an accelerator can execute only if it completes earlier on a core than behind the
+    accelerators' work.
     """
 
     def __init__(self, *, corun: bool, admission: bool) -> None:
         self.corun, self.admission = corun, admission
-        #: Of accelerators, learned from all nodes together.
+        #: Model of the accelerators, learned from all nodes together.
         self.model = SlowdownModel()
 
     def learner(self, rng: np.random.Generator) -> "SlowdownUnit":
-        """Return this policy with a model of its own."""
+        """Return a copy of this policy with a new model."""
         return SlowdownUnit(corun=self.corun, admission=self.admission)
 
     def bind(self, view: NodeView, subtask: Subtask, rng: np.random.Generator) -> int | None:
@@ -190,7 +190,7 @@ class SlowdownUnit:
         return sum(seconds * self.model.rate(subtask.type, beside) for beside, seconds in beside_s.items())
 
     def _together_s(self, subtask: Subtask, running: list[int]) -> float:
-        """Return the estimated seconds on an accelerator beside what runs there."""
+        """Return the estimated seconds of a subtask on an accelerator beside the running ones."""
         alone_s: float = subtask.estimate_s[ACCELERATOR]
         return alone_s / self.model.rate(subtask.type, tuple(sorted(running)))
 
@@ -198,7 +198,7 @@ class SlowdownUnit:
         return self.model.total_rate(sorted(types))
 
     def _better_on_cores(self, view: NodeView, able: list[Subtask]) -> list[Subtask]:
-        """Return those of `able` that complete earlier on a core than behind the work of the accelerators."""
+        """Return the subtasks of `able` that complete earlier on a core than behind the work of the accelerators."""
         free_s = [unit.backlog_s for unit in view.units if unit.kind == ACCELERATOR]
         if not free_s:
             return able
@@ -210,7 +210,7 @@ class SlowdownUnit:
         return [each for each in able if each.estimate_s[CPU] <= until_s.get(id(each), np.inf)]
 
     def _startable(self, view: NodeView, unit: Unit, able: list[Subtask]) -> list[Subtask]:
-        """Return those that fit, and whose start does not delay the first one without end."""
+        """Return the subtasks of `able` that fit now and whose start does not delay the first one indefinitely."""
         first = able[0]
         node_gb = view.memory_gb * _ROUNDING if self.admission else np.inf
         later_gb = sum(

@@ -1,4 +1,4 @@
-"""Cluster policies without a learned model: which node takes a task, and which policy decides within the nodes."""
+"""Cluster policies without a learned model, which choose the node of a task, and the choice of their node policies."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.policy import Parametrised, PolicyState
 from fpga_pool.core.types import Floats
 
-#: By name: called with `corun`, `admission` and parameters of its own, a frozen dataclass `Params` where it has some.
+#: Constructors by name, called with `corun`, `admission` and, if there is a frozen dataclass `Params`, `params`.
 NODE_POLICIES: Mapping[str, Callable[..., NodePolicy]] = {
     "ect": EctUnit,
     "iawp": Iawp,
@@ -27,9 +27,9 @@ _FLAGS: Mapping[str, bool] = {"true": True, "false": False}
 
 
 def node_policy(text: str, *, corun: bool, admission: bool) -> NodePolicy:
-    """Return the policy that a text names: NAME, or NAME:PARAMETER=VALUE,PARAMETER=VALUE.
+    """Return the node policy that a text describes: NAME, or NAME:PARAMETER=VALUE,PARAMETER=VALUE.
 
-    ValueError names what there is, or what is wrong.
+    Raises ValueError for an unknown name, an unknown parameter or a value of the wrong type.
     """
     name, colon, listed = text.partition(":")
     if name not in NODE_POLICIES:
@@ -57,34 +57,34 @@ def node_policy(text: str, *, corun: bool, admission: bool) -> NodePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParams(Parameters):
-    """What a cluster policy has its nodes do."""
+    """Parameters of a cluster policy that concern its nodes."""
 
     node: str = parameter("ect", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
     corun: bool = parameter(True, "Whether subtasks share an accelerator.")
     admission: bool = parameter(True, "Whether a subtask waits until the node has memory for it.")
-    calibrate: bool = parameter(False, "Whether estimates follow the times that subtasks took.")
+    calibrate: bool = parameter(False, "Whether estimates are corrected by the observed times of subtasks.")
 
     def node_policy(self) -> NodePolicy:
-        """Return the policy within nodes."""
+        """Return the policy that decides within nodes."""
         return node_policy(self.node, corun=self.corun, admission=self.admission)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomParams(NodeParams):
-    """As in the paper, where the baseline chooses nodes and units at random (section 5.3)."""
+    """Random choice of both nodes and units, as the baseline of the paper (section 5.3)."""
 
     node: str = parameter("random", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatsParams(NodeParams):
-    """PATS on both levels."""
+    """PATS both for nodes and within nodes."""
 
     node: str = parameter("pats", f"Policy within a node: {', '.join(NODE_POLICIES)}.")
 
 
 class Placing(ABC):
-    """Chooses the candidate of the least cost; the first of equal ones."""
+    """Chooses the candidate of least cost; of equal ones, the first."""
 
     Params: ClassVar[type[NodeParams]] = NodeParams
     name: ClassVar[str]
@@ -106,7 +106,7 @@ class Placing(ABC):
 
 
 class Random(Placing):
-    """Any node that can execute the task."""
+    """Chooses any node that can execute the task, at random."""
 
     name = "random"
     Params = RandomParams
@@ -116,7 +116,7 @@ class Random(Placing):
 
 
 class Jsq(Placing):
-    """Join the shortest queue: tasks for each accelerator, or for each core of a node without accelerators."""
+    """Joins the shortest queue: tasks per accelerator, or per core of a node without accelerators."""
 
     name = "jsq"
 
@@ -127,7 +127,7 @@ class Jsq(Placing):
 
 
 class Pats(Placing):
-    """The least loaded node (Teodoro et al. 2012): by units that execute something, then by tasks.
+    """Chooses the least loaded node (Teodoro et al. 2012): by the shares of busy units, then by tasks.
 
     The paper names PATS as a baseline and describes it for units only (section 5.3); this is our reading for nodes.
     """
@@ -138,13 +138,13 @@ class Pats(Placing):
     def _cost(self, view: ClusterView, nodes: np.ndarray, now_s: float, rng: np.random.Generator) -> Floats:
         units = np.maximum(view.units[nodes], 1)
         load: Floats = (view.busy[nodes] / units).sum(axis=1)
-        # Loads differ by 1 / (cores * accelerators) at least; tasks decide among equal ones.
+        # Loads differ by 1 / (cores * accelerators) at least; tasks break ties.
         load += 1e-9 * view.tasks[nodes] / units.sum(axis=1)
         return load
 
 
 class Ect(Placing):
-    """The earliest completion by estimates, with feedback: behind the estimated work of the unfinished subtasks."""
+    """Chooses the earliest estimated completion, with feedback: behind the estimated work of unfinished subtasks."""
 
     name = "ect"
 
@@ -152,13 +152,13 @@ class Ect(Placing):
         return completions_s(view, nodes, self._wait_s(view, nodes, now_s), now_s)
 
     def _wait_s(self, view: ClusterView, nodes: np.ndarray, now_s: float) -> Floats:
-        """Return how long new work waits for the units of each class, (N, 2)."""
+        """Return how long new work waits for the units of each class, in seconds, (N, 2)."""
         wait: Floats = view.backlog_s[nodes] / np.maximum(view.units[nodes], 1)
         return wait
 
 
 class EctOpen(Ect):
-    """The earliest completion by estimates alone: behind all work placed so far, had it taken as estimated."""
+    """Chooses the earliest completion by estimates alone: behind all work placed so far, as if estimates were exact."""
 
     name = "ect_open"
 
@@ -168,9 +168,9 @@ class EctOpen(Ect):
 
 
 def completions_s(view: ClusterView, nodes: np.ndarray, wait_s: Floats, now_s: float) -> Floats:
-    """Return when each of `nodes` would have done the task, from now: input, the fullest class it uses, longest chain.
+    """Return the estimated seconds from now until each of `nodes` completes the task, (N,); `wait_s` is (N, 2).
 
-    `wait_s` is (N, 2); returns (N,).
+    The longer of the input's transfer and the wait for the fullest class used, followed by the longest chain.
     """
     kinds = view.kind[nodes]
     input_s = np.maximum(view.link_free_s[nodes] - now_s, 0) + view.task.input_mb / view.link_mb_per_s[nodes]
@@ -179,18 +179,18 @@ def completions_s(view: ClusterView, nodes: np.ndarray, wait_s: Floats, now_s: f
     return completion
 
 
-# ---- Where a subtask that is ready runs in a pool of hosts: the earliest completion over all of them
+# ---- Placement of ready subtasks in a pool of hosts: the earliest completion over all hosts
 
 # Within a host the node policy chooses the unit, exactly as in the simulator of clusters.  Hosts are compared by the
-# estimated arrival of the input, the wait for the unit that was chosen, and the work there.
+# estimated arrival of the input, the wait for the chosen unit, and the computation time there.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class HostUnit:
-    """A slot, or the workers of a CPU pool together, as the policy knows it between the subtasks of one decision."""
+    """A slot, or all workers of a CPU pool; a decision updates it after each subtask that it places."""
 
     unit: Unit
-    #: Names of its places: the slot, or the workers, the next to be free first.
+    #: Names of its places: the slot, or the workers, in the order in which they become free.
     places: list[str]
 
 
@@ -199,29 +199,29 @@ class Option:
     """A way to run a subtask on a host: its CPU pool, and accelerators that need the same time."""
 
     host: str
-    #: The first is the CPU pool, the others are accelerators (`nodes.NodePolicy` reads them so).
+    #: The first unit is the CPU pool, the others are accelerators, as `nodes.NodePolicy` expects.
     units: Sequence[HostUnit]
-    #: Seconds on a CPU, and on these accelerators; infinite where there is no implementation.
+    #: Seconds on a CPU, and on these accelerators; infinite if there is no implementation.
     estimate_s: tuple[float, float]
-    #: Seconds until each unit can begin beside its backlog: the load of the function, 0 for the CPU.
+    #: Seconds until each unit can begin, in addition to its backlog: the load of the function, 0 for the CPU.
     load_s: Sequence[float]
-    #: Seconds until the input is there.
+    #: Seconds until the input has arrived.
     input_s: float
-    #: Its function, and what computes on the card of each accelerator now (sorted); nothing beside the CPU pool.
+    #: Its function, and the functions that now compute on the card of each unit (sorted; none for the CPU pool).
     function: str = ""
     beside: Sequence[Companions] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class HostsView:
-    """The subtasks that are ready, in order of urgency, each with its options."""
+    """The ready subtasks in order of urgency, each with its options."""
 
     options: Sequence[Sequence[Option]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """Where a subtask is to run: seconds from now until it begins, and that it computes."""
+    """Placement of a subtask: host and place, seconds from now until it begins, and seconds that it computes."""
 
     subtask: int
     host: str
@@ -231,16 +231,16 @@ class Placed:
 
 
 class EarliestHost:
-    """The host, and on it the unit of the node policy, where a subtask is complete first."""
+    """Chooses the host, with the unit that the node policy chooses there, where a subtask is complete first."""
 
     name = "ect"
 
     def __init__(self, slowdown: Callable[[], SlowdownModel | None] = lambda: None) -> None:
-        """`slowdown` returns what is known of how functions slow each other down on a card."""
+        """Create the policy; `slowdown` returns the model of how functions slow each other down on a card, or None."""
         self._node, self._slowdown = EctUnit(corun=False, admission=False), slowdown
 
     def decide(self, view: HostsView, state: PolicyState, now_s: float, rng: np.random.Generator) -> Sequence[Placed]:
-        """Place the subtasks one after the other, each behind those before it."""
+        """Place the subtasks one after the other, each behind the previous ones."""
         placed = []
         slowdown = self._slowdown()
         for number, options in enumerate(view.options):
@@ -254,7 +254,7 @@ class EarliestHost:
         return placed
 
     def _within(self, option: Option, number: int, rng: np.random.Generator) -> tuple[int | None, float]:
-        """Return the unit of a host that the node policy chooses, and when the subtask is complete there."""
+        """Return the unit that the node policy chooses on a host, and the seconds until the subtask completes there."""
         units = [_with_load(held.unit, load_s) for held, load_s in zip(option.units, option.load_s, strict=True)]
         subtask = Subtask(
             task=number, step=0, type=0, estimate_s=option.estimate_s,
@@ -269,7 +269,7 @@ class EarliestHost:
 
 
 def _with_slowdown(option: Option, slowdown: SlowdownModel) -> Option:
-    """Return an option with what the neighbours on each card add to the time there; it counts as that of a load."""
+    """Return an option whose load times include the time that other functions on each card add."""
     work_s = option.estimate_s[ACCELERATOR]
     added_s = [work_s * slowdown.cost(option.function, beside) for beside in option.beside]
     load_s = [load_s + more_s for load_s, more_s in zip(option.load_s, added_s, strict=True)]
@@ -285,7 +285,7 @@ def _with_load(unit: Unit, load_s: float) -> Unit:
 
 
 def _take(number: int, end_s: float, option: Option, index: int) -> Placed:
-    """Give the subtask a place of the unit, and let the next ones see it there."""
+    """Assign a place of the unit to the subtask, and update the unit for the next subtasks."""
     held, unit = option.units[index], option.units[index].unit
     work_s = option.estimate_s[unit.kind]
     place = held.places[0]

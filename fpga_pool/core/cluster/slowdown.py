@@ -1,4 +1,4 @@
-"""How subtasks that share a unit slow each other down: a model that is learned from the runs."""
+"""A model, learned from runs, of how subtasks that share a unit slow each other down."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -6,44 +6,45 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log
 
-#: Types of the subtasks beside one, sorted.
+#: Types of the other subtasks on a unit, sorted.
 Companions = tuple[Hashable, ...]
 
-# The model knows names of types, never their demands, so it holds for any law: the logarithm of the rate of a subtask
-# of type i beside a set C of companions, as a share of its rate alone, is
+# The model uses names of types, never their demands, so it does not depend on the cause of the interference.  The
+# logarithm of the rate of a subtask of type i beside a set C of companions, as a share of its rate alone, is
 #
 #     log rate(i | C) = sum over j in C of (b + s_i + p_j + q_ij) + d_iC,
 #
-# a common term, the sensitivity of i, the pressure of j, their pair, and what the sum does not explain of a set that
-# was observed.  A run that took `actual_s`, of which a share w_C beside C, is one observation
+# with a common term, the sensitivity of i, the pressure of j, a term for their pair, and for an observed set the part
+# that the sum does not explain.  A run that took `actual_s`, of which a share w_C beside C, is one observation
 #
 #     log(actual_s / estimated_s) = e_i - log(sum over C of w_C rate(i | C)) + noise,
 #
-# e_i being the error of the estimate.  All terms are normal with the prior deviations below; each observation updates
-# their means and variances (an extended Kalman filter with a diagonal covariance).  Variances have a lower limit, so
-# that the model follows changes.
+# where e_i is the error of the estimate.  All terms are normal with the prior deviations below; each observation
+# updates their means and variances (an extended Kalman filter with a diagonal covariance).  Variances have a lower
+# limit, so that the model follows changes.
 
 #: Prior mean of the common term: a companion costs 15 %.
 _PRIOR_MEAN = -0.15
 #: Prior standard deviations of the terms, by the first part of their key.  Estimates may be wrong by a factor of three:
-#: with less the model takes their errors for interference.
+#: with a smaller deviation the model mistakes their errors for interference.
 _DEVIATIONS = {"error": 1.0, "common": 0.3, "sensitivity": 0.2, "pressure": 0.2, "pair": 0.25, "set": 0.25}
 _VARIANCES = {name: deviation**2 for name, deviation in _DEVIATIONS.items()}
 #: Variance of the noise of one observation: runs of one type differ by about 20 %.
 _NOISE = 0.2**2
 #: Variances never fall below this share of the prior's.
 _LEAST_VARIANCE = 0.01
-#: Sets of more companions have no term of their own: there are too many.
+#: Maximum number of companions in a set with a separate term; there are too many larger sets.
 _LARGEST_SET = 4
-#: Observations beyond this factor count as this: a fault is no interference.
+#: Observations are clipped to this factor: a fault is not interference.
 _LARGEST_RATIO = 50.0
 _LEAST_RATE = 0.01
-#: What companions cost at most, in parts of the time alone: wrong reports of a host do not make others unusable.
+#: Maximum cost of companions, as a multiple of the time alone, so that wrong reports of a host do not make others
+#: unusable.
 MOST_COST = 3.0
 
 
 class SlowdownModel:
-    """Rates of the types of subtasks beside each other, on one class of units."""
+    """Model of the rates of types of subtasks beside each other, on one class of units."""
 
     def __init__(self) -> None:
         #: Mean and variance of each term that an observation has changed.
@@ -51,23 +52,23 @@ class SlowdownModel:
         self._rates: dict[tuple[Hashable, Companions], float] = {}
 
     def rate(self, type_: Hashable, companions: Companions) -> float:
-        """Return the rate of a subtask beside its companions (sorted), in (0, 1] of its rate alone."""
+        """Return the rate of a subtask beside its companions (sorted), as a share in (0, 1] of its rate alone."""
         found = self._rates.get((type_, companions))
         if found is None:
             found = self._rates[type_, companions] = min(exp(self._log_rate(type_, companions)), 1.0)
         return found
 
     def cost(self, type_: Hashable, companions: Companions) -> float:
-        """Return how much longer a subtask takes beside its companions (sorted), in parts of its time alone."""
+        """Return how much longer a subtask takes beside its companions (sorted), as a multiple of its time alone."""
         return min(1 / self.rate(type_, companions) - 1, MOST_COST) if companions else 0.0
 
     def costs(self) -> Mapping[tuple[Hashable, Hashable], float]:
-        """Return what each type that was observed costs each other one beside it, by (type, companion)."""
+        """Return the cost to each observed type of each observed type as its companion, by (type, companion)."""
         types = [key[1] for key in self._terms if key[0] == "error"]
         return {(type_, other): self.cost(type_, (other,)) for type_ in types for other in types}
 
     def total_rate(self, types: Sequence[Hashable]) -> float:
-        """Return the sum of the rates of subtasks that run together; `types` are sorted."""
+        """Return the sum of the rates of subtasks that run concurrently; `types` are sorted."""
         return sum(self.rate(type_, (*types[:i], *types[i + 1 :])) for i, type_ in enumerate(types))
 
     def observe(
@@ -78,9 +79,9 @@ class SlowdownModel:
         beside_s: Mapping[Companions, float],
         estimate: Hashable = None,
     ) -> None:
-        """Learn from a completed run; `beside_s` says how long it ran beside which companions (sorted).
+        """Learn from a completed run; `beside_s` maps companions (sorted) to the seconds that it ran beside them.
 
-        The error of the estimate is that of all runs of the type with the same `estimate`.
+        All runs of the type with the same `estimate` share one error of the estimate.
         """
         total_s = sum(beside_s.values())
         if not (estimated_s > 0 and actual_s > 0 and total_s > 0):
@@ -104,7 +105,7 @@ class SlowdownModel:
         self._rates.clear()
 
     def _log_rate(self, type_: Hashable, companions: Companions) -> float:
-        """Return the logarithm of the rate, not limited from above: noise must not bias what is learned."""
+        """Return the logarithm of the rate without an upper limit, so that noise does not bias the learning."""
         return max(sum(self._term(key)[0] for key in _keys(type_, companions)), log(_LEAST_RATE))
 
     def _term(self, key: tuple[Hashable, ...]) -> tuple[float, float]:
@@ -116,7 +117,7 @@ class SlowdownModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run on a unit, which computes several at once: how long it took, and by the estimate."""
+    """A completed run on a unit, which may compute several at once, with its estimated and actual duration."""
 
     unit: str
     type: str
@@ -126,9 +127,9 @@ class Run:
 
 
 def learned_from(runs: Sequence[Run]) -> SlowdownModel | None:
-    """Return the model of runs; None if no two of one unit were at the same time.
+    """Return the model learned from runs; None if no two runs on one unit overlapped in time.
 
-    Whatever else computed on a unit, but has not ended, is not known of.
+    Runs on a unit that have not ended yet are unknown, and their interference is ignored.
     """
     model, known = SlowdownModel(), False
     of_unit: defaultdict[str, list[Run]] = defaultdict(list)
@@ -142,7 +143,7 @@ def learned_from(runs: Sequence[Run]) -> SlowdownModel | None:
 
 
 def _beside(run: Run, others: Sequence[Run]) -> Mapping[Companions, float]:
-    """Return how long a run was beside which companions."""
+    """Return the seconds that a run spent beside each set of companions."""
     begin_s = run.end_s - run.actual_s
     during = [
         (max(other.end_s - other.actual_s, begin_s), min(other.end_s, run.end_s), other.type)
@@ -157,7 +158,7 @@ def _beside(run: Run, others: Sequence[Run]) -> Mapping[Companions, float]:
 
 
 def _keys(type_: Hashable, companions: Companions) -> list[tuple[Hashable, ...]]:
-    """Return the terms whose sum is the logarithm of a rate; one of them may be there several times."""
+    """Return the terms whose sum is the logarithm of a rate; a term may occur several times."""
     keys: list[tuple[Hashable, ...]] = []
     for other in companions:
         keys += [("common",), ("sensitivity", type_), ("pressure", other), ("pair", type_, other)]

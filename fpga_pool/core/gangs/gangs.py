@@ -2,7 +2,7 @@
 
 Prediction follows Tsafrir, Etsion, Feitelson: *Backfilling Using System-Generated Predictions Rather Than User Runtime
 Estimates* (IEEE TPDS 18(6), 2007), section 3: the mean of the last two run times of the user, never above the
-estimate; a gang that outruns its prediction gets a longer one.
+estimate.  A gang that outruns its prediction gets a longer one.
 """
 
 from collections import deque
@@ -19,15 +19,15 @@ from fpga_pool.core.types import Floats, Ints, freeze_arrays
 
 
 class How(Enum):
-    """How a gang is brought to its new processors."""
+    """How a gang gets to its new processors."""
 
     #: From the queue to the foreground, or to the background.
     START = "start"
     START_BEHIND = "start behind"
     #: From the queue to the background, where it has the higher priority for a trial (`Tiers.trial_s`).
     TRY = "try"
-    #: From the background to the foreground: by a swap of priorities where it sits, by a migration that keeps its
-    #: progress, or by a kill that loses it.
+    #: From the background to the foreground: by a swap of priorities on its own processors, by a migration that keeps
+    #: its progress, or by a restart that loses it.
     SWAP = "swap"
     MIGRATE = "migrate"
     RESTART = "restart"
@@ -45,14 +45,14 @@ class Move(NamedTuple):
 class Gangs:
     """G gangs in order of arrival; their indices break all ties."""
 
-    #: (G,) processes.
+    #: (G,) number of processes.
     width: Ints
     #: (G,) requested run time: a limit for decisions only; gangs that exceed it are not killed.
     estimate_s: Floats
-    #: CPU usage of a process on a dedicated processor: (G,) one figure for all processes of a gang, or (sum of
-    #: widths,) one for each, gang after gang and falling within each gang.
+    #: CPU usage of a process on a dedicated processor: (G,) one value for all processes of a gang, or (sum of
+    #: widths,) one per process, gang after gang and in descending order within each gang.
     usage: Floats
-    #: (G,) user of each, -1 = unknown; None = all unknown.
+    #: (G,) user of each gang, -1 = unknown; None = all unknown.
     user: Ints | None = None
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class Gangs:
 
     @cached_property
     def busiest(self) -> Floats:
-        """(G,) the usage of the busiest process of each."""
+        """(G,) usage of the busiest process of each gang."""
         return self.usage[np.cumsum(self.width) - self.width] if self.per_process else self.usage
 
     @property
@@ -83,13 +83,13 @@ class Gangs:
         return len(self.usage) != len(self.width)
 
 
-#: Which gangs that end at the shadow time leave extra processors.
+#: Which of the gangs that end at the shadow time contribute extra processors.
 NEEDED, ALL = "needed", "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationParams(Parameters):
-    """How the reservation of the head is made; the parameter of one tier."""
+    """Parameters of the reservation for the head; policies for one tier have no others."""
 
     #: Algorithm 1, line 21: the loop ends with the first gang that frees enough.
     extra_ends: str = parameter(
@@ -102,7 +102,7 @@ class ReservationParams(Parameters):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierParams(ReservationParams):
-    """The parameters of two tiers."""
+    """Parameters of policies for two tiers."""
 
     #: Section 2.1, observation 3.
     usage_threshold: float = parameter(
@@ -112,9 +112,9 @@ class TierParams(ReservationParams):
 
 # ---- Predicted run times
 
-#: Of nobody who is known.
+#: Number of an unknown user.
 UNKNOWN = -1
-#: By how much a prediction that is outrun grows, one after the other (section 3, "prediction correction").
+#: Extensions of a prediction that a gang has outrun, in the order of use (section 3, "prediction correction").
 _MINUTE_S, _HOUR_S = 60.0, 3600.0
 STEPS_S = tuple(
     unit * count for unit, counts in ((_MINUTE_S, (1, 5, 15, 30)), (_HOUR_S, (1, 2, 5, 10, 20, 50, 100)))
@@ -123,7 +123,7 @@ STEPS_S = tuple(
 
 
 class History:
-    """The `last` run times of each user; `user` is (G,) who sent each gang, `UNKNOWN` where that is not known."""
+    """The `last` run times of each user; `user` is the (G,) user of each gang, or `UNKNOWN`."""
 
     def __init__(self, user: Ints, last: int) -> None:
         self._user: list[int] = user.tolist()
@@ -131,27 +131,27 @@ class History:
         self._runs_s: dict[int, deque[float]] = {}
 
     def ran(self, gang: int, run_s: float) -> None:
-        """Take how long a gang has run, in seconds on dedicated processors."""
+        """Record the run time of a gang, in seconds on dedicated processors."""
         user = self._user[gang]
         if user != UNKNOWN:
             self._runs_s.setdefault(user, deque(maxlen=self._last)).append(run_s)
 
     def predict(self, gang: int, estimate_s: float) -> float:
-        """Return how long a gang is expected to run: the estimate where too little is known of its user."""
+        """Return the expected run time of a gang: the estimate if too few runs of its user are known."""
         return predicted(self._runs_s.get(self._user[gang], ()), self._last, estimate_s)
 
 
 def predicted(runs_s: Collection[float], last: int, estimate_s: float) -> float:
-    """Return how long a gang is expected to run whose user's `last` gangs ran so long, the oldest first."""
+    """Return the expected run time of a gang from the run times of its user's `last` gangs, the oldest first."""
     if not runs_s or len(runs_s) < last:
         return estimate_s
     return min(estimate_s, sum(runs_s) / len(runs_s))
 
 
 def corrected(predicted_s: float, done_s: float, estimate_s: float) -> float:
-    """Return the prediction for a gang that has run for `done_s` seconds: that of its arrival, or longer once outrun.
+    """Return the prediction for a gang that has run for `done_s` seconds, extended if the gang has outrun it.
 
-    It is longer by the least of `STEPS_S` that leaves something to run, to the estimate at most.
+    The extension is the smallest of `STEPS_S` that leaves some time to run; the result is at most the estimate.
     """
     if done_s < predicted_s:
         return predicted_s

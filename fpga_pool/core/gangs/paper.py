@@ -14,7 +14,7 @@ from fpga_pool.core.types import Ints
 
 
 class Easy:
-    """First come first served, with a reservation for the head and backfilling before it: steps 1 and 2."""
+    """First come, first served, with a reservation for the head and backfilling ahead of it: steps 1 and 2."""
 
     name = "easy"
     Params: ClassVar[type[ReservationParams]] = ReservationParams
@@ -23,33 +23,33 @@ class Easy:
         self._params = params or self.Params()
 
     def prepare(self) -> None:
-        """Compile the scans, or load them from the cache of an earlier run."""
+        """Compile the loops of `scans`, or load them from the cache of an earlier run."""
         from fpga_pool.core.gangs import scans  # noqa: F401
 
     @property
     def patience(self) -> float:
-        """None: gangs are in line in order of arrival."""
+        """0: gangs are queued in order of arrival."""
         return 0.0
 
     @property
     def last_runs(self) -> int:
-        """None: run times are not predicted."""
+        """0: run times are not predicted."""
         return 0
 
     @property
     def trial_s(self) -> float:
-        """None: there are no trials."""
+        """0: there are no trials."""
         return 0.0
 
     def decide(self, view: Tiers, state: PolicyState, now_s: float, rng: np.random.Generator) -> Iterator[Move]:
-        """Yield move after move; each is applied to the view before the next is asked for."""
+        """Yield moves one by one; each is applied to the view before the next one is requested."""
         if view.news_in_front:
             yield from self._serve(view)
             if view.queue.count > 1 and view.idle:
                 yield from self._backfill(view, now_s)
 
     def _serve(self, view: Tiers) -> Iterator[Move]:
-        """Step 1: those first in line as long as they can be deployed."""
+        """Deploy gangs from the head of the queue as long as possible (step 1)."""
         while view.queue.count and view.width[head := int(view.queue.rows[0])] <= view.idle:
             move = self._deploy(view, head)
             if move is None:
@@ -57,7 +57,7 @@ class Easy:
             yield move
 
     def _backfill(self, view: Tiers, now_s: float) -> Iterator[Move]:
-        """Step 2: gangs that do not delay the head."""
+        """Deploy gangs that do not delay the head (step 2)."""
         queue, run_s, estimate_s = view.queue, view.gangs.estimate_s, view.estimate_s
         reservation = self._reserve(view, int(queue.rows[0]), now_s)
         at = 0
@@ -76,25 +76,25 @@ class Easy:
         return anywhere(view, head, now_s, self._params.extra_ends)
 
     def _deploy(self, view: Tiers, gang: int, spared: Ints | None = None) -> Move | None:
-        """Return the move that brings a gang to the foreground, off the `spared` processors; None where none may."""
+        """Return the move of a gang to the foreground, avoiding the `spared` processors; None if there is none."""
         processors = dispatch.in_front(view, gang, spared)
         return None if processors is None else Move(gang, How.START, processors)
 
 
 class _TwoTiers(Easy):
-    """Steps 1 to 3; what is deployed may come from the background."""
+    """Steps 1 to 3; gangs in the background may be deployed to the foreground, too."""
 
     Params: ClassVar[type[TierParams]] = TierParams
     _params: TierParams
 
     def decide(self, view: Tiers, state: PolicyState, now_s: float, rng: np.random.Generator) -> Iterator[Move]:
-        """Yield move after move; each is applied to the view before the next is asked for."""
+        """Yield moves one by one; each is applied to the view before the next one is requested."""
         yield from super().decide(view, state, now_s, rng)
         if view.unplaced.count and view.processes_behind < view.processors:
             yield from self._start_behind(view, now_s)
 
     def _start_behind(self, view: Tiers, now_s: float) -> Iterator[Move]:
-        """Step 3: the shortest of the queue to the background."""
+        """Start the shortest gangs of the queue in the background (step 3)."""
         usage_threshold = self._params.usage_threshold
         at = 0
         while (at := next_narrow(view, view.unplaced, at, usage_threshold)) >= 0:
@@ -112,12 +112,12 @@ class _TwoTiers(Easy):
         return self._elsewhere(view, gang, spared)
 
     def _elsewhere(self, view: Tiers, gang: int, spared: Ints | None) -> Move | None:
-        """Return the move to the foreground of other processors of a gang that cannot swap; None where none may."""
+        """Return the move of a gang that cannot swap to the foreground of other processors; None if there is none."""
         raise NotImplementedError
 
 
 class Keasy(_TwoTiers):
-    """Algorithm 1: a gang that is to run elsewhere is killed and begins again."""
+    """Algorithm 1: a gang that moves to other processors is killed and restarted."""
 
     name = "keasy"
 
@@ -127,7 +127,7 @@ class Keasy(_TwoTiers):
 
 
 class Measy(_TwoTiers):
-    """Section 2.3.2: a gang that is to run elsewhere migrates."""
+    """Section 2.3.2: a gang that moves to other processors migrates."""
 
     name = "measy"
 
@@ -137,7 +137,7 @@ class Measy(_TwoTiers):
 
 
 class Reasy(_TwoTiers):
-    """Algorithm 3: a gang in the background waits for the foreground of the processors where it sits."""
+    """Algorithm 3: a gang in the background waits for the foreground of its own processors."""
 
     name = "reasy"
 

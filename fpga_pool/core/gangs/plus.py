@@ -1,4 +1,4 @@
-"""`measy_plus`, ours: MEASY with turns that come sooner for shorter gangs, and moves that delay no head."""
+"""`measy_plus`, our gang policy: MEASY with earlier turns for shorter gangs, and moves that never delay the head."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from fpga_pool.core.gangs.tiers import Tiers
 from fpga_pool.core.parameters import parameter
 from fpga_pool.core.types import Floats, Ints, floats
 
-#: Below any usage: only where the foreground is idle.
+#: A usage below that of any process: gangs with this limit are placed only behind an idle foreground.
 _IDLE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlusParams(TierParams):
-    """Parameters of `measy_plus`; those of the rates are the means of what section 2.1 measured."""
+    """Parameters of `measy_plus`; the defaults of the rates are means of the measurements in section 2.1."""
 
     patience: float = parameter(
         4.0,
@@ -62,9 +62,9 @@ class PlusParams(TierParams):
 class MeasyPlus(Measy):
     """MEASY with four changes.
 
-    From its turn on no gang that arrives gets in line before another, and the head has a reservation.  As long as run
-    times keep to the estimates, and but for the loss of the foreground, no head starts later than its first
-    reservation says: so none starves, however wide.
+    Once the turn of a gang has come, no later arrival is queued ahead of it, and as the head it has a reservation.  As
+    long as run times keep to the estimates, and apart from the loss of shared foregrounds, no head starts later than
+    its first reservation says, so no gang starves, however wide.
     """
 
     name = "measy_plus"
@@ -73,32 +73,32 @@ class MeasyPlus(Measy):
 
     def __init__(self, params: PlusParams | None = None) -> None:
         super().__init__(params)
-        #: The gangs asked about last, and what was found: the same for all that is decided on them.
+        #: The last argument of `_highest_usage` and its result, which is the same for all decisions on these gangs.
         self._highest: tuple[Gangs, Floats] | None = None
 
     @property
     def patience(self) -> float:
-        """Return how many times its estimate a gang waits for its turn."""
+        """Return the multiple of its estimate that a gang waits for its turn."""
         return self._params.patience
 
     @property
     def last_runs(self) -> int:
-        """Return how many run times of a user predict the next one."""
+        """Return the number of past run times of a user that predict the next one."""
         return self._params.last_runs
 
     @property
     def trial_s(self) -> float:
-        """Return how long a trial is."""
+        """Return the duration of a trial in seconds."""
         return self._params.trial_s
 
     def _reserve(self, view: Tiers, head: int, now_s: float) -> Reservation:
-        """Before its turn a head has no reservation: all that fits may be served before it."""
+        """Return the reservation of the head; before its turn it has none, and any gang that fits may start first."""
         if now_s < view.turn_s[head]:
             return Reservation(np.inf, view.idle)
         return super()._reserve(view, head, now_s)
 
     def _backfill(self, view: Tiers, now_s: float) -> Iterator[Move]:
-        """Step 2, the shortest first; a migration counts with the time that it takes."""
+        """Deploy gangs that do not delay the head (step 2), shortest first; migrations count with their duration."""
         order, head = view.shortest, int(view.queue.rows[0])
         reservation = self._reserve(view, head, now_s)
         at = -1
@@ -116,7 +116,7 @@ class MeasyPlus(Measy):
                 reservation = reservation._replace(extra=reservation.extra - view.width[gang])
 
     def _start_behind(self, view: Tiers, now_s: float) -> Iterator[Move]:
-        """Step 3, but where progress is to be expected."""
+        """Start gangs in the background (step 3), but only where progress is expected."""
         highest_usage = self._highest_usage(view.gangs)
         at = 0
         while (at := next_behind(view, view.unplaced, at, highest_usage, self._params.usage_threshold)) >= 0:
@@ -128,9 +128,9 @@ class MeasyPlus(Measy):
             yield Move(gang, how, processors)
 
     def _may_try(self, view: Tiers, processors: Ints, now_s: float) -> bool:
-        """Return whether there are gangs in the foreground of these processors, and all can give way for a trial.
+        """Return whether there are gangs in the foreground of these processors, and all may yield for a trial.
 
-        None may that would then end after the head starts, and does not yet.
+        A gang that now ends before the head starts may not yield if it would then end after the start.
         """
         others = view.in_front_of(processors) if view.trial_s else set()
         if not others:
@@ -139,18 +139,18 @@ class MeasyPlus(Measy):
 
         def may_give_way(other: int) -> bool:
             longest_s = self._params.trial_share * view.estimate_s[other]
-            end_s = max(view.end_s(other), now_s)  # one that is late may end at any moment
+            end_s = max(view.end_s(other), now_s)  # a gang past its estimated end may end at any moment
             delays_head = end_s <= begin_s < end_s + view.trial_s
             return view.gave_way_s.get(other, 0.0) + view.trial_s <= longest_s and not delays_head
 
         return all(map(may_give_way, others))
 
     def _highest_usage(self, gangs: Gangs) -> Floats:
-        """Return (G,) the foreground usage from which on a gang is not placed behind it.
+        """Return (G,) the foreground usage at or above which a gang is not placed in the background.
 
-        Behind usage f a process that uses u is expected to progress at p (1 - f) / u.
+        Behind usage f, a process of usage u is expected to progress at the rate p (1 - f) / u.
         """
-        known = self._highest  # read once: other shards, and dry runs, ask in threads of their own
+        known = self._highest  # read once: other shards, and dry runs, call this in other threads
         if known is None or known[0] is not gangs:
             params = self._params
             used = np.where(gangs.width == 1, params.used_single, params.used_several)

@@ -12,20 +12,20 @@ from fpga_pool.core.types import Floats, Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressParams:
-    """The physics of two tiers, as the paper's cluster had them."""
+    """Physical parameters of two tiers, as measured on the paper's cluster."""
 
-    #: Foreground usage from which on the background makes no progress; section 2.1.
+    #: Foreground usage at or above which the background makes no progress; section 2.1.
     usage_threshold: float = 0.96
     #: Loss of a foreground process that shares its processor, uniform; section 2.1.
     loss: tuple[float, float] = (0.005, 0.04)
-    #: Share of the idle cycles that a background process can use: of a gang of one, uniform; section 2.1.
+    #: Share of the idle cycles that a background process can use, for gangs of one process, uniform; section 2.1.
     single: tuple[float, float] = (0.80, 0.92)
-    #: Of wider gangs, normal and cut to this range; section 2.1.
+    #: The same for wider gangs, normal and truncated to this range; section 2.1.
     several: tuple[float, float] = (0.198, 0.766)
-    #: The figures are lost in the published text: the middle of the range, and the deviation quoted elsewhere.
+    #: The values are missing in the published text: the middle of the range, and the deviation quoted elsewhere.
     several_mean: float = 0.482
     several_deviation: float = 0.144
-    #: Usage of the processes of wider gangs, uniform; those of gangs of one use all; section 3.1.
+    #: Usage of the processes of wider gangs, uniform; gangs of one process use all of a processor; section 3.1.
     usage: tuple[float, float] = (0.4, 1.0)
 
     def __post_init__(self) -> None:
@@ -43,13 +43,13 @@ class ProgressParams:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """What gangs lose and gain on two tiers, one figure for all processes of a gang."""
+    """Losses and gains of gangs on two tiers, one value for all processes of a gang."""
 
-    #: (G,) lost in the foreground where any process shares its processor.
+    #: (G,) share lost in the foreground if any process shares its processor.
     loss: Floats
-    #: (G,) part of the idle cycles used in the background.
+    #: (G,) share of the idle cycles used in the background.
     used: Floats
-    #: What processes use in truth, in the form of `Gangs.usage`; None where that is what the gangs say.
+    #: Actual usage of processes, in the form of `Gangs.usage`; None if it is the declared one.
     usage: Floats | None = None
 
 
@@ -57,9 +57,9 @@ class Shares:
 class UsageSaid:
     """Declared usage of gangs (section 3.5.1)."""
 
-    #: Nothing: wider gangs are taken to use the middle of the range.
+    #: Whether nothing is declared: wider gangs are then assumed to use the middle of the range.
     unknown: bool = False
-    #: Wrong by up to this share of the truth, up or down, uniform; gangs of one are known to use all.
+    #: Maximum relative error of the declared usage, up or down, uniform; gangs of one process are known to use all.
     error: float = 0.0
 
     def __post_init__(self) -> None:
@@ -68,17 +68,17 @@ class UsageSaid:
 
 
 class Usage(NamedTuple):
-    """(processors,) what the processes of each tier use, 0 where there is none."""
+    """(processors,) usage of the process in each tier, 0 if there is none."""
 
     front: Floats
     behind: Floats
 
 
 def rate(view: Tiers, gang: int, loss: float, used: float, usage_threshold: float, usage: Usage | None = None) -> float:
-    """Return the rate of a gang that runs: that of its slowest process.
+    """Return the rate of a running gang, which is that of its slowest process.
 
-    In the foreground it loses only where it shares a processor.  In the background it has all of a processor whose
-    foreground is idle, and of others a part of what is left.  `usage` is the truth where the view has something else.
+    In the foreground it loses only if it shares a processor.  In the background it has all of a processor whose
+    foreground is idle, and part of the idle cycles of others.  `usage` is the actual usage if the view has another.
     """
     tier, placed = view.tier[gang], view.placed[gang]
     front, behind = (view.front_usage, view.behind_usage) if usage is None else usage
@@ -105,7 +105,7 @@ def draw_usage(width: Ints, params: ProgressParams, rng: np.random.Generator, *,
 
 
 def say_usage(usage: Floats, width: Ints, said: UsageSaid, params: ProgressParams, rng: np.random.Generator) -> Floats:
-    """Return the declared usage for an actual one; both have the form of `Gangs.usage`."""
+    """Return the declared usage for an actual usage; both have the form of `Gangs.usage`."""
     of = np.arange(len(width)) if len(usage) == len(width) else np.repeat(np.arange(len(width)), width)
     several = width[of] > 1
     found = usage.copy()
@@ -118,7 +118,7 @@ def say_usage(usage: Floats, width: Ints, said: UsageSaid, params: ProgressParam
 
 
 def draw_shares(width: Ints, params: ProgressParams, rng: np.random.Generator) -> Shares:
-    """Return what gangs lose and gain, drawn by the rules of section 2.1."""
+    """Return the losses and gains of gangs, drawn by the rules of section 2.1."""
     count = len(width)
     loss, single = rng.uniform(*params.loss, count), rng.uniform(*params.single, count)
     several = rng.normal(params.several_mean, params.several_deviation, count)
@@ -129,14 +129,14 @@ def draw_shares(width: Ints, params: ProgressParams, rng: np.random.Generator) -
 
 
 def shares_of(name: str, width: int, params: ProgressParams) -> tuple[float, float]:
-    """Return what a gang of this name loses and uses: drawn by the same rules, and the same wherever it is asked."""
+    """Return the loss and the used share of the gang with this name: drawn as above, and always the same for a name."""
     rng = np.random.default_rng(uuid.uuid5(uuid.NAMESPACE_OID, name).int)
     shares = draw_shares(np.array([width]), params, rng)
     return float(shares.loss[0]), float(shares.used[0])
 
 
 def behind_rate(usage: float, in_front: float, used: float, usage_threshold: float) -> float:
-    """Return the rate of a process of this usage behind one of another usage, 0 where there is none (section 3.2)."""
+    """Return the rate of a process of usage `usage` behind one of usage `in_front`, 0 = none (section 3.2)."""
     if in_front == 0.0:
         return 1.0
     return 0.0 if in_front >= usage_threshold else used * min(1.0, (1.0 - in_front) / usage)

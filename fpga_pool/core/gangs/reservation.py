@@ -1,4 +1,4 @@
-"""Reservation for the head of the queue, backfilling behind it (steps 2 of Algorithms 1 and 3), and `Dispatch`.
+"""Reservation for the head of the queue, backfilling (step 2 of Algorithms 1 and 3), and `Dispatch`.
 
 `in_front` and `behind` choose the processors of a gang: the function Dispatch of Algorithm 2 (two-tier paper).
 """
@@ -17,13 +17,13 @@ from fpga_pool.core.types import Floats, Ints
 
 
 class Reservation(NamedTuple):
-    """When the head can start by the estimates, and what it does not need then."""
+    """When the head can start by the estimates, and which processors it does not need then."""
 
     #: The shadow time.
     begin_s: float
-    #: Processors idle now that gangs may keep beyond that time.
+    #: Number of processors idle now that other gangs may keep beyond the shadow time.
     extra: int
-    #: Processors that such gangs must leave alone; None where any will do.
+    #: Processors that such gangs must not use; None = they may use any.
     spared: Ints | None = None
 
 
@@ -37,7 +37,7 @@ def anywhere(view: Tiers, head: int, now_s: float, extra_ends: str) -> Reservati
 
 
 def where_it_sits(view: Tiers, head: int, now_s: float) -> Reservation:
-    """Return the reservation of a head that stays where it is in the background (Algorithm 3)."""
+    """Return the reservation of a head that waits in the background of its processors (Algorithm 3)."""
     processors = view.placed[head]
     in_front = view.front[processors]
     ends_s = (view.end_s(gang) for gang in set(in_front.tolist()) - {NOBODY, BLOCKED})
@@ -46,9 +46,9 @@ def where_it_sits(view: Tiers, head: int, now_s: float) -> Reservation:
 
 
 def next_fill(view: Tiers, order: Rows, begin: int, run_s: Floats, now_s: float, reservation: Reservation) -> int:
-    """Return the place in `order`, `begin` or later, of the first gang that may be served before the head; else -1.
+    """Return the position in `order`, `begin` or later, of the first gang that may start before the head; else -1.
 
-    It fits on what is idle, and ends by the reservation or takes no more than is extra.
+    The gang fits on the idle processors, and ends by the reservation or needs no more than the extra processors.
     """
     begin_s, extra, _ = reservation
     found: int = view.scans.next_fill(
@@ -58,7 +58,10 @@ def next_fill(view: Tiers, order: Rows, begin: int, run_s: Floats, now_s: float,
 
 
 def next_narrow(view: Tiers, order: Rows, begin: int, usage_threshold: float) -> int:
-    """Return the place in `order`, `begin` or later, of the first gang with room behind usages below this; else -1."""
+    """Return the position in `order`, `begin` or later, of the first gang that fits in the background; else -1.
+
+    Only processors whose foreground usage is below the threshold count.
+    """
     found: int = view.scans.next_narrow(
         order.rows, begin, order.count, view.gangs.width, view.behind, view.front_usage, usage_threshold
     )
@@ -66,7 +69,10 @@ def next_narrow(view: Tiers, order: Rows, begin: int, usage_threshold: float) ->
 
 
 def next_behind(view: Tiers, order: Rows, begin: int, highest_usage: Floats, usage_threshold: float) -> int:
-    """Return the place in `order`, `begin` or later, of the first gang with room behind usages below its highest."""
+    """Return the position in `order`, `begin` or later, of the first gang that fits in the background; else -1.
+
+    Only processors whose foreground usage is below the threshold and the gang's highest usage count.
+    """
     found: int = view.scans.next_behind(
         order.rows, begin, order.count, view.gangs.width, highest_usage, view.behind, view.front_usage, usage_threshold
     )
@@ -77,10 +83,10 @@ _NONE: Ints = np.empty(0, np.int64)
 
 
 def in_front(view: Tiers, gang: int, spared: Ints | None = None) -> Ints | None:
-    """Return idle processors for the foreground, none of `spared`; None where there are too few.
+    """Return idle processors for the foreground, none of `spared`; None if there are too few.
 
-    The least used come first, so that the gang's busiest process meets the least busy background.  Of equals the first.
-    A gang that leaves the background of some does not count there any more.
+    Processors with the least used background come first, so that the gang's busiest process meets the least busy one;
+    of equal ones the first is taken.  The gang's own background processes do not count.
     """
     width = view.width[gang]
     found: Ints = view.scans.idle_in_front(
@@ -90,18 +96,18 @@ def in_front(view: Tiers, gang: int, spared: Ints | None = None) -> Ints | None:
 
 
 def behind(view: Tiers, gang: int, usage_threshold: float) -> Ints | None:
-    """Return processors for the background, the least used in the foreground first; None where there are too few."""
+    """Return processors for the background, the least used in the foreground first; None if there are too few."""
     width = view.width[gang]
     found: Ints = view.scans.idle_behind(view.behind, view.front_usage, usage_threshold, width)
     return found if len(found) == width else None
 
 
 def can_swap(view: Tiers, gang: int) -> bool:
-    """Return whether the foreground of all processors is idle behind which the gang runs."""
+    """Return whether the foreground is idle on all processors in whose background the gang runs."""
     return bool(view.scans.all_idle(view.front, view.placed[gang]))
 
 
-# ---- When each waiting gang can be expected to start, and why it has not
+# ---- The expected start of each waiting gang, and the reason why it waits
 
 
 class Why(Enum):
@@ -117,15 +123,15 @@ class Outlook:
 
     gang: int
     why: Why
-    #: By the estimates of all that run and of all that wait before it: it may well be sooner.
+    #: Start by the estimates of all gangs that run or wait before it; the gang may well start sooner.
     begin_s: float
 
 
 def outlook(view: Tiers, now_s: float) -> list[Outlook]:
     """Return the outlook of all gangs that wait for the foreground, the head of the queue first.
 
-    They are served in this order, each at the first time at which it fits until its estimated end.  Gangs that run in
-    the background meanwhile may need less.
+    They are served in this order, each at the first time from which it fits until its estimated end.  Gangs that run in
+    the background meanwhile may need less time.
     """
     profile = _Profile(view, now_s)
     found = []
@@ -136,7 +142,7 @@ def outlook(view: Tiers, now_s: float) -> list[Outlook]:
 
 
 class _Profile:
-    """How many processors are free from when on, by the estimates."""
+    """Number of free processors over time, by the estimates."""
 
     def __init__(self, view: Tiers, now_s: float) -> None:
         self._from_s, self._free = [now_s], [view.idle]
@@ -146,9 +152,9 @@ class _Profile:
                 self._free[i] += view.width[gang]
 
     def take(self, width: int, run_s: float) -> float:
-        """Take processors for a time as soon as there are enough for all of it; return when it begins.
+        """Take processors for `run_s` at the first time from which enough of them stay free; return that time.
 
-        Never (infinity) where there are too few of them in the view even when all have ended.
+        Returns infinity if the view has too few processors even when all gangs have ended.
         """
         begin = 0
         for at, free in enumerate(self._free):
@@ -164,7 +170,7 @@ class _Profile:
         return begin_s
 
     def _split(self, time_s: float) -> int:
-        """Return the place of the step that begins at this time; make one if there is none."""
+        """Return the index of the step that begins at this time; insert one if there is none."""
         at = bisect_left(self._from_s, time_s)
         if at == len(self._from_s) or self._from_s[at] != time_s:
             self._from_s.insert(at, time_s)

@@ -27,7 +27,7 @@ def place(keys, rows, count, key, gang):  # type: ignore[no-untyped-def]
 
 @compiled("void(float64[::1], int64[::1], int64, float64, int64)")
 def insert(keys, rows, count, key, gang):  # type: ignore[no-untyped-def]
-    """Put a gang in its place; there is room for one more."""
+    """Insert a gang at its position in the order; the arrays must have room for one more."""
     at = count
     while at > 0 and (keys[at - 1] > key or (keys[at - 1] == key and rows[at - 1] > gang)):
         keys[at] = keys[at - 1]
@@ -39,7 +39,7 @@ def insert(keys, rows, count, key, gang):  # type: ignore[no-untyped-def]
 
 @compiled("boolean(float64[::1], int64[::1], int64, float64, int64)")
 def remove(keys, rows, count, key, gang):  # type: ignore[no-untyped-def]
-    """Take a gang out of the line; return whether it was there."""
+    """Remove a gang from the queue; return whether it was present."""
     at = place(keys, rows, count, key, gang)
     if at == count or rows[at] != gang:
         return False
@@ -51,7 +51,7 @@ def remove(keys, rows, count, key, gang):  # type: ignore[no-untyped-def]
 
 @compiled(f"Tuple((float64, int64))(float64[::1], int64[::1], int64, {_READ}, int64, int64, float64, boolean)")
 def head_start(keys, rows, count, width, idle, need, now_s, all_ends):  # type: ignore[no-untyped-def]
-    """Return when `need` processors are free, and how many more are then, by the end times of the foreground.
+    """Return when `need` processors are free by the end times of the foreground, and how many more are free then.
 
     If there are never that many, return the last end and the number missing as a negative number.
     """
@@ -66,7 +66,7 @@ def head_start(keys, rows, count, width, idle, need, now_s, all_ends):  # type: 
 
 @compiled(f"int64(int64[::1], int64, int64, {_READ}, {_READ_S}, int64, float64, float64, int64)")
 def next_fill(rows, begin, end, width, run_s, idle, now_s, begin_s, extra):  # type: ignore[no-untyped-def]
-    """Return the first place from `begin` on of a gang that fits, and ends by `begin_s` or is narrow; else -1."""
+    """Return the first position from `begin` on of a gang that fits, and ends by `begin_s` or is narrow; else -1."""
     for at in range(begin, end):
         gang = rows[at]
         if width[gang] <= idle and (now_s + run_s[gang] <= begin_s or width[gang] <= extra):
@@ -76,9 +76,9 @@ def next_fill(rows, begin, end, width, run_s, idle, now_s, begin_s, extra):  # t
 
 @compiled(f"int64(int64[::1], int64, int64, {_READ}, int64[::1], float64[::1], float64)")
 def next_narrow(rows, begin, end, width, behind, front_usage, usage_threshold):  # type: ignore[no-untyped-def]
-    """Return the first place from `begin` on of a gang for which there are enough processors with room behind; else -1.
+    """Return the first position from `begin` on of a gang for which enough processors have a free background; else -1.
 
-    No processor counts from the threshold on.
+    Processors whose foreground usage is at or above the threshold do not count.
     """
     room = 0
     for i in range(len(behind)):
@@ -94,9 +94,9 @@ def next_narrow(rows, begin, end, width, behind, front_usage, usage_threshold): 
 
 @compiled(f"int64(int64[::1], int64, int64, {_READ}, {_READ_S}, int64[::1], float64[::1], float64)")
 def next_behind(rows, begin, end, width, highest_usage, behind, front_usage, usage_threshold):  # type: ignore[no-untyped-def]
-    """Return the first place from `begin` on of a gang with enough processors behind usages below its highest; else -1.
+    """Return the first position from `begin` on of a gang that fits behind usages below its highest usage; else -1.
 
-    No processor counts from the threshold on.
+    Processors whose foreground usage is at or above the threshold do not count.
     """
     usage, room = np.empty(len(behind)), 0
     for i in range(len(behind)):
@@ -115,7 +115,7 @@ def next_behind(rows, begin, end, width, highest_usage, behind, front_usage, usa
 
 @compiled("void(float64[::1], int64[::1], int64)")
 def insertion_sort(keys, rows, count):  # type: ignore[no-untyped-def]
-    """Sort rows by their keys; there are few different keys, mostly in long runs."""
+    """Sort rows by their keys, in place; there are few different keys, mostly in long runs."""
     for i in range(1, count):
         key, row = keys[i], rows[i]
         at = i
@@ -129,9 +129,9 @@ def insertion_sort(keys, rows, count):  # type: ignore[no-untyped-def]
 
 @compiled("int64[::1](int64[::1], int64[::1], float64[::1], int64, int64, int64[::1])")
 def idle_in_front(front, behind, behind_usage, gang, width, spared):  # type: ignore[no-untyped-def]
-    """Return up to `width` processors without a foreground, not `spared`, the least used behind first.
+    """Return up to `width` processors with an idle foreground, none of `spared`, the least used background first.
 
-    What the gang itself has behind them does not count.
+    The gang's own background processes do not count.
     """
     found, usage = np.empty(len(front), np.int64), np.empty(len(front))
     count = 0
@@ -154,7 +154,7 @@ def idle_in_front(front, behind, behind_usage, gang, width, spared):  # type: ig
 
 @compiled("int64[::1](int64[::1], float64[::1], float64, int64)")
 def idle_behind(behind, front_usage, usage_threshold, width):  # type: ignore[no-untyped-def]
-    """Return up to `width` processors with room behind, the least used in front first."""
+    """Return up to `width` processors with a free background, the least used foreground first."""
     found, usage = np.empty(len(behind), np.int64), np.empty(len(behind))
     count = 0
     for i in range(len(behind)):
@@ -174,7 +174,7 @@ def all_idle(tier, processors):  # type: ignore[no-untyped-def]
 
 @compiled("float64(float64[::1], float64[::1], int64[::1], float64, float64)")
 def behind_rate(front_usage, behind_usage, processors, used, usage_threshold):  # type: ignore[no-untyped-def]
-    """Return the rate of the slowest process behind these processors."""
+    """Return the rate of the slowest process in the background of these processors."""
     slowest = 1.0
     for i in processors:
         usage = front_usage[i]

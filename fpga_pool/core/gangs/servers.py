@@ -1,7 +1,8 @@
-"""Servers of tenants that leave their tier to the pool: which of them move to the foreground of another host.
+"""Choice of the tenants' servers, whose tier the pool may choose, that move to the foreground of another host.
 
-A server is a gang of one process whose processor is a place on a host: as many vCPUs as it has, in both tiers.  Who
-moves, and in which order, the gangs' own policy says; this says whom a migration is worth its cost.
+A server is treated as a gang of one process.  Its processor is a place on a host, with as many pCPUs as the server has
+vCPUs, in both tiers.  The gang policy decides which servers move and in which order; this module offers it those for
+which a migration is worth its cost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +15,15 @@ from fpga_pool.core.gangs.progress import ProgressParams
 from fpga_pool.core.gangs.tiers import IN_FRONT, Tiers
 from fpga_pool.core.policy import GangPolicy
 
-#: From this use of a pCPU by both tiers on, its background is held back: the threshold of section 2.1.
+#: Usage of a pCPU by both tiers from which on its background is held back: the threshold of section 2.1.
 USAGE_THRESHOLD = ProgressParams().usage_threshold
 
 
 def share_lost(in_use: Sequence[float], in_front: Sequence[float]) -> float:
-    """Return the share of its progress that a server in the background lacks, 0 to 1.
+    """Return the share of its progress that a server loses in the background, 0 to 1.
 
-    (vCPUs,) shares of its pCPUs that are in use, and that the foreground uses there.  As with gangs, its slowest vCPU
-    counts; a pCPU of which less than USAGE_THRESHOLD is in use holds nobody back.
+    The arguments are (vCPUs,) shares of its pCPUs that are in use, and that the foreground uses.  As with gangs, its
+    slowest vCPU counts; a pCPU of which less than USAGE_THRESHOLD is in use holds no server back.
     """
     held = (front for used, front in zip(in_use, in_front, strict=True) if used >= USAGE_THRESHOLD)
     return max(held, default=0.0)
@@ -30,29 +31,29 @@ def share_lost(in_use: Sequence[float], in_front: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingServer:
-    """A server in the background, and what a migration would cost and gain it."""
+    """A server in the background, with the cost and gain of a migration."""
 
     name: str
     vcpus: int
-    #: When it began to run.
+    #: Time at which it began to run.
     since_s: float
-    #: `share_lost`, and how much longer it is expected to run.
+    #: Result of `share_lost`, and the expected remaining run time.
     lost: float
     remaining_s: float
-    #: The time that a migration takes; all of it counts as lost.
+    #: Duration of a migration; all of it counts as lost.
     migration_s: float
 
     @property
     def gain_s(self) -> float:
-        """Return by how much sooner it is expected to end; 0 or below where a migration is not worth it."""
+        """Return how much sooner it is expected to end after a migration; 0 or less if that is not worth it."""
         return self.lost * self.remaining_s - self.migration_s
 
 
 def remaining_s(now_s: float, since_s: float, runtime_s: float | None) -> float:
-    """Return how much longer a server is expected to run.
+    """Return the expected remaining run time of a server.
 
-    Where nothing is declared that is as long as it has run: the median of what remains, if life times are distributed
-    as those of processes that Harchol-Balter and Downey measured (Exploiting Process Lifetime Distributions for Dynamic
+    If no run time is declared, this is its age: the median of the remaining time if life times are distributed like
+    those of processes that Harchol-Balter and Downey measured (Exploiting Process Lifetime Distributions for Dynamic
     Load Balancing, 1997).
     """
     age_s = max(0.0, now_s - since_s)
@@ -66,9 +67,10 @@ def migrations(
     now_s: float,
     rng: np.random.Generator,
 ) -> list[tuple[WaitingServer, str]]:
-    """Return the servers that are to move now and their hosts, in the policy's order for each number of vCPUs.
+    """Return the servers to move now and their new hosts, in the policy's order for each number of vCPUs.
 
-    `free` are the pCPUs of each host that are free in both tiers.  Narrow servers, of whom most can move, are first.
+    `free` is the number of pCPUs of each host that are free in both tiers.  Narrow servers come first, since most of
+    them can move.
     """
     left = dict(free)
     found = []
@@ -90,7 +92,7 @@ def migrations(
 def _moves(
     waiting: Sequence[WaitingServer], places: int, policy: GangPolicy, now_s: float, rng: np.random.Generator
 ) -> list[Move]:
-    """Return the policy's migrations: gang i is server i, its foreground stays; the places come after them."""
+    """Return the policy's migrations; gang i is server i, behind a blocked foreground; the free places come after."""
     if not waiting or not places:
         return []
     gangs = Gangs(

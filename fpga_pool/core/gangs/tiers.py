@@ -1,4 +1,4 @@
-"""Processors that carry a foreground and a background process each, and the gangs on them and in front of them."""
+"""Processors with one foreground and one background process each, and the gangs that run on them or wait for them."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from fpga_pool.core.types import Floats, Ints
 
 
 class Rows:
-    """Gangs ordered by a key, those of one key by their index; the first `count` of `rows` and `keys` are there."""
+    """Gangs ordered by key, then by index; only the first `count` entries of `rows` and `keys` are in use."""
 
     __slots__ = ("_insert", "_remove", "_room", "count", "keys", "rows")
 
@@ -39,35 +39,35 @@ class Rows:
         self.count = count + 1
 
     def remove(self, gang: int, key: float) -> None:
-        """Take a gang out that is there."""
+        """Remove a gang; raise ValueError if it is not present."""
         if not self._remove(self.keys, self.rows, self.count, key, gang):
             raise ValueError(f"gang {gang}: not in this queue")
         self.count -= 1
 
 
-#: Where a gang is.
+#: State of a gang: not in the view, waiting, in the background, or in the foreground.
 AWAY, QUEUED, BEHIND, IN_FRONT = range(4)
-#: On a processor: no gang.
+#: On a tier of a processor: no gang.
 NOBODY = -1
-#: On a processor: something that is no gang of the view.
+#: On a tier of a processor: a process of no gang of the view.
 BLOCKED = -2
-#: Turns come sooner for gangs that need more of the processors, whom only a reservation serves where many wait: by this
-#: power of the share that they leave to others.
+#: Turns come sooner for wide gangs, which only a reservation serves while many gangs wait: the time until a turn is
+#: multiplied by this power of the share of the processors that the gang leaves to others.
 SOONER_FOR_WIDTH = 0.3
 
 _NOWHERE: Ints = np.empty(0, np.int64)
 
 
 class Tiers:
-    """View of a policy.  A shell reports events to it and applies each move; policies only read.
+    """The view of gang policies.  A shell reports events to it and applies each move; policies only read it.
 
     The shell keeps `done_s` of a gang up to date when it applies a move of that gang.  Times are seconds of the
     shell's clock; all lists and arrays over gangs are indexed as in `gangs`.
 
     `patience` is a parameter of the policy: the turn of a gang comes this multiple of its estimate after its arrival,
-    sooner for gangs that need more of the processors, and the queue is ordered by turns. Without patience that is the
-    order of arrival. `last_runs`, also of the policy, is the number of run times of a user that predict the next one,
-    unless the shell has its own predictions (`predicted_s`, (G,)); `trial_s` is the length of a trial.
+    sooner for gangs that need more of the processors, and the queue is ordered by turns.  With patience 0 it is in
+    order of arrival.  `last_runs`, also of the policy, is the number of past run times of a user that predict the next
+    one, unless the shell passes its own predictions (`predicted_s`, (G,)).  `trial_s` is the duration of a trial.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Tiers:
 
         self.scans = scans
         self.processors, self.gangs, self.migration_s, self.patience = processors, gangs, migration_s, patience
-        #: How many of the processors gangs may get now: of these a gang needs a share.
+        #: Number of processors that gangs may get now; the share that a gang needs is a share of these.
         self.in_service = processors if in_service is None else in_service
         self.width: list[int] = gangs.width.tolist()
         self.estimate_s: list[float] = gangs.estimate_s.tolist()
@@ -97,56 +97,56 @@ class Tiers:
             self._predicted_s: list[float] = predicted_s.tolist()
         else:
             self._predicted_s = self.estimate_s if self._history is None else gangs.estimate_s.tolist()
-        #: How long each gang is expected to run, on dedicated processors: by this the shortest come first.
+        #: Expected run time of each gang on dedicated processors, by which the shortest gangs are found.
         self.expected_s = self._predicted_s if self._predicted_s is self.estimate_s else self._predicted_s.copy()
         self.usage: list[float] | list[Floats] = (
             np.split(gangs.usage, np.cumsum(gangs.width)[:-1]) if gangs.per_process else gangs.usage.tolist()
         )
-        #: How long a trial is; 0 = there is none.  Gangs of the background that are in theirs; and for how long each of
-        #: the foreground has given way, in all.
+        #: Duration of a trial, 0 = no trials; background gangs in a trial; and the total time for which each foreground
+        #: gang has yielded.
         self.trial_s = trial_s
         self.trying: set[int] = set()
         self.gave_way_s: dict[int, float] = {}
         #: Progress kept, in seconds on dedicated processors.
         self.done_s = [0.0] * len(self.width)
-        #: When each gang arrived, and when its turn comes: no later arrival is queued ahead of it.
+        #: Arrival of each gang, and the time of its turn, after which no new arrival is queued ahead of it.
         self._arrived_s = [0.0] * len(self.width)
         self.turn_s = [0.0] * len(self.width)
         self.tier = [AWAY] * len(self.width)
-        #: The processor of each process, in falling order of usage, of gangs that run.
+        #: For each running gang: the processors of its processes, in descending order of usage.
         self.placed: list[Ints] = [_NOWHERE] * len(self.width)
         #: By processor: the gang in each tier, NOBODY if none, and the usage of its process, 0 if none.
         self.front: Ints = np.full(processors, NOBODY)
         self.behind: Ints = np.full(processors, NOBODY)
         self.front_usage: Floats = np.zeros(processors)
         self.behind_usage: Floats = np.zeros(processors)
-        #: Processors without a foreground process; background processes.
+        #: Number of processors without a foreground process, and number of background processes.
         self.idle = processors
         self.processes_behind = 0
-        #: Gangs that are not in the foreground, in order of their turns: the next one to be served is the head.
+        #: Gangs that are not in the foreground, in order of their turns; the first one is the head, served next.
         self.queue = Rows()
         self._shortest: Rows | None = None
         self._unplaced: Rows | None = None
-        #: Gangs of the foreground by their estimated ends.
+        #: Foreground gangs by their estimated ends.
         self.ends = Rows()
         self._end_s: dict[int, float] = {}
-        #: Whether a gang has come, or the foreground or the head has changed, since the shell last asked.
+        #: Whether a gang has arrived, or the foreground or the head has changed, since the last decision.
         self.news_in_front = False
 
     def end_s(self, gang: int) -> float:
-        """Return when a gang of the foreground ends by its estimate."""
+        """Return the estimated end of a foreground gang."""
         return self._end_s[gang]
 
     @property
     def shortest(self) -> Rows:
-        """Gangs that are not in the foreground, those with the shortest estimates first; kept once it is asked for."""
+        """Gangs that are not in the foreground, the shortest expected run times first; maintained after first use."""
         if self._shortest is None:
             self._shortest = self._by_estimate(self.queue.present())
         return self._shortest
 
     @property
     def unplaced(self) -> Rows:
-        """Gangs that run nowhere, those with the shortest estimates first; kept once it is asked for."""
+        """Gangs that run nowhere, the shortest expected run times first; maintained after first use."""
         if self._unplaced is None:
             self._unplaced = self._by_estimate([gang for gang in self.queue.present() if self.tier[gang] == QUEUED])
         return self._unplaced
@@ -157,10 +157,10 @@ class Tiers:
             rows.add(gang, self.expected_s[gang])
         return rows
 
-    # What happens -------------------------------------------------------------------------------------------------
+    # Events and moves ---------------------------------------------------------------------------------------------
 
     def arrive(self, gang: int, now_s: float = 0.0) -> None:
-        """Let a gang wait."""
+        """Add a gang that has arrived to the queue."""
         if self._history is not None:
             self._predicted_s[gang] = self._history.predict(gang, self.estimate_s[gang])
             self.expected_s[gang] = self._predicted_s[gang]
@@ -169,7 +169,7 @@ class Tiers:
         self.rejoin(gang)
 
     def rejoin(self, gang: int) -> None:
-        """Let a gang wait that was in line before: its turn is that of its arrival."""
+        """Add a gang to the queue that was in it before; its turn still depends on its arrival."""
         self.tier[gang] = QUEUED
         self.queue.add(gang, self._place(gang))
         if self._shortest is not None:
@@ -179,7 +179,7 @@ class Tiers:
         self.news_in_front = True
 
     def finish(self, gang: int) -> None:
-        """Take a gang off its processors that has done its work."""
+        """Remove a gang that has completed its work from its processors."""
         if self.tier[gang] not in (BEHIND, IN_FRONT):
             raise ValueError(f"gang {gang}: is not running")
         self.leave(gang)
@@ -187,7 +187,7 @@ class Tiers:
             self._history.ran(gang, self.done_s[gang])
 
     def leave(self, gang: int) -> None:
-        """Take a gang out of the view, wherever it is."""
+        """Remove a gang from the view, whatever its state."""
         if self.tier[gang] == IN_FRONT:
             self._leave_front(gang)
             self.news_in_front = True
@@ -203,7 +203,7 @@ class Tiers:
         self.placed[gang] = _NOWHERE
 
     def displace(self, gang: int) -> None:
-        """Take a gang off its processors, because something failed; it begins again, in the place of its arrival."""
+        """Remove a gang from its processors after a failure; it restarts without progress, queued by its arrival."""
         self.leave(gang)
         self.done_s[gang] = 0.0
         if self.expected_s is not self.estimate_s:
@@ -211,7 +211,7 @@ class Tiers:
         self.rejoin(gang)
 
     def correct(self, gang: int, done_s: float) -> None:
-        """Expect a gang of the background that has done this much to run longer, if it has outrun its prediction."""
+        """Extend the expected run time of a background gang that has done `done_s`, if it has outrun its prediction."""
         expected_s, estimate_s = self.expected_s[gang], self.estimate_s[gang]
         if done_s < expected_s or expected_s >= estimate_s:
             return
@@ -222,7 +222,7 @@ class Tiers:
             self._shortest.add(gang, self.expected_s[gang])
 
     def serve_with(self, in_service: int) -> None:
-        """Change how many processors gangs may get, and with it the turns of all that wait."""
+        """Change the number of processors that gangs may get, and with it the turns of all waiting gangs."""
         waiting = self.queue.present()
         for gang in waiting:
             self.queue.remove(gang, self._place(gang))
@@ -233,13 +233,13 @@ class Tiers:
         self.news_in_front = True
 
     def resume(self, gang: int, processors: Ints, end_s: float) -> None:
-        """Let a gang in line be where it is already: in the foreground, to its estimated end."""
+        """Record that a queued gang already runs in the foreground, until its estimated end."""
         self._leave_line(gang)
         self._leave_unplaced(gang)
         self._enter_front(gang, processors, end_s)
 
     def apply(self, move: Move, now_s: float) -> None:
-        """Commit a move of a policy."""
+        """Apply a move of a policy to the view."""
         gang, how, processors = move
         if how is How.START_BEHIND or how is How.TRY:
             self._leave_unplaced(gang)
@@ -264,7 +264,7 @@ class Tiers:
         return set(self.front[processors].tolist()) - {NOBODY, BLOCKED}
 
     def _begin_trial(self, gang: int) -> None:
-        """Let a gang of the background have the higher priority; those in front of it are expected to end later."""
+        """Give a background gang the higher priority; the gangs in front of it are expected to end later."""
         self.trying.add(gang)
         for other in self.in_front_of(self.placed[gang]):
             self.gave_way_s[other] = self.gave_way_s.get(other, 0.0) + self.trial_s
@@ -282,7 +282,7 @@ class Tiers:
             self._unplaced.remove(gang, self.expected_s[gang])
 
     def _turn_s(self, gang: int) -> float:
-        """Return when the turn of a gang comes."""
+        """Return the time of a gang's turn."""
         if not self.patience:
             return self._arrived_s[gang]
         left = max(0.0, 1.0 - self.width[gang] / self.in_service) if self.in_service else 0.0
@@ -290,13 +290,13 @@ class Tiers:
         return self._arrived_s[gang] + self.patience * self.estimate_s[gang] * others
 
     def _place(self, gang: int) -> float:
-        """Return the key of a gang in the line."""
+        """Return the key of a gang in the queue."""
         return self.turn_s[gang] if self.patience else gang
 
     def block(self, processor: int, tier: int) -> None:
-        """Keep gangs off a tier (`BEHIND` or `IN_FRONT`) of a processor, in which something is that is none of them.
+        """Keep gangs off a tier (`BEHIND` or `IN_FRONT`) of a processor that something else occupies.
 
-        For all that is known a foreground that is blocked uses the whole processor.
+        A blocked tier is assumed to use the whole processor.
         """
         of_tier = self.front if tier == IN_FRONT else self.behind
         if of_tier[processor] != NOBODY:
@@ -310,7 +310,7 @@ class Tiers:
             self.processes_behind += 1
 
     def unblock(self, processor: int, tier: int) -> None:
-        """Let gangs have a tier of a processor again that was blocked."""
+        """Let gangs use a blocked tier of a processor again."""
         if tier == IN_FRONT:
             self.front[processor], self.front_usage[processor] = NOBODY, 0.0
             self.idle += 1
@@ -322,7 +322,7 @@ class Tiers:
 
     def _enter_front(self, gang: int, processors: Ints, end_s: float) -> None:
         self.tier[gang], self.placed[gang] = IN_FRONT, processors
-        if self.trying:  # no gang behind it has asked it to yield
+        if self.trying:  # it yields to no trial that began before it came
             self.trying.difference_update(self.behind[processors].tolist())
         self.front[processors] = gang
         self.front_usage[processors] = self.usage[gang]

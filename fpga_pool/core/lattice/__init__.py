@@ -1,1 +1,1 @@
-"""Tasks on several linked FPGAs (lattice paper): ranking by a partial order, schedules, and bounds."""
+"""Scheduling of tasks on several linked FPGAs (lattice paper): ranking by a partial order, schedules, and bounds."""

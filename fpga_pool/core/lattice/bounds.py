@@ -1,9 +1,9 @@
-"""Lower bounds on the completion time of tasks: the paper's (section IV), and the tightest that we prove.
+"""Lower bounds on the completion time of tasks: the paper's (section IV), and the tightest that we can prove.
 
-The tightest is a linear programme over fillings, that is, sets of tasks that run side by side in an enclosure: how
-long do enclosures need at least for the given seconds of each kind of task, in any order and cut into any pieces?
-There may be very many fillings, so columns are generated from the prices found so far (Gilmore and Gomory, "A Linear
-Programming Approach to the Cutting-Stock Problem", 1961).  `Capacity` turns the prices into a bound on time.
+The tightest comes from a linear program over fillings, which are sets of tasks that run side by side in an enclosure.
+It finds the minimum time in which the enclosures can run the given seconds of each kind of task, in any order and cut
+into any pieces.  There may be very many fillings, so columns are generated from the prices found so far (Gilmore and
+Gomory, "A Linear Programming Approach to the Cutting-Stock Problem", 1961).  `Capacity` turns prices into a time bound.
 """
 
 import math
@@ -22,29 +22,29 @@ Bools = NDArray[np.bool_]
 
 # ---- Fillings and prices
 
-#: Rounds of new fillings; the prices of any round prove a bound.
+#: Maximum number of rounds that add fillings; the prices of any round prove a bound.
 _ROUNDS = 100
-#: A filling is new if it earns more than is allowed for by this share.
+#: A filling is added if it earns more than allowed by this share.
 _WORTH = 1e-7
 
 
 class _Filling(NamedTuple):
-    """So many tasks of each kind (K,) in an enclosure of this type."""
+    """The numbers of tasks of each kind (K,) that run together in an enclosure, and the type of the enclosure."""
 
     kind_counts: Ints
     of_type: int
 
 
 def best_filling(size: int, width: Ints, prices: Floats) -> Floats:
-    """Return (size + 1,) the most that 0, 1, ... `size` free FPGAs can earn at a time, with tasks of any kinds."""
+    """Return (size + 1,) the maximum total price of tasks, of any kinds, that fit on 0, 1, ... `size` free FPGAs."""
     return _fill(size, width, prices)[0]
 
 
 def filling_prices(size: Ints, number: Ints, width: Ints, held: Bools, demand_s: Floats) -> Floats:
-    """Return prices (K,), the best of the linear programme over fillings; zeros where nothing is asked for.
+    """Return (K,) the best prices found by the linear program over fillings; zeros if there is no demand.
 
-    `size` and `number` (Y,) are the FPGAs of each type of enclosure, and how many there are, `width` (K,) the FPGAs of
-    each kind of task, `held` (K, Y) which type can take which kind, `demand_s` (K,) the seconds of all tasks of a kind.
+    `size` and `number` (Y,) are the FPGAs and the count of each type of enclosure, `width` (K,) the FPGAs of each kind
+    of task, `held` (K, Y) whether a type can take a kind, and `demand_s` (K,) the total seconds of the tasks of a kind.
     """
     best, best_s = np.zeros(len(width)), 0.0
     kinds, types = len(width), len(size)
@@ -71,10 +71,10 @@ def filling_prices(size: Ints, number: Ints, width: Ints, held: Bools, demand_s:
 
 
 def _cheapest(number: Ints, fillings: list[_Filling], demand_s: Floats) -> tuple[Floats, Floats]:
-    """Return prices (K,) and what an enclosure of each type may earn (Y,), of the programme with these fillings.
+    """Return the prices (K,), and the allowed earnings of an enclosure of each type (Y,), for these fillings.
 
-    It is solved in its dual form: the prices for which the tasks pay most, where all enclosures together earn at most 1
-    a second with any of the fillings.
+    The program is solved in its dual form: it maximizes the total price of all tasks, while all enclosures together
+    earn at most 1 per second with any of the fillings.
     """
     kinds, types = len(demand_s), len(number)
     rows = np.zeros((len(fillings) + 1, kinds + types))
@@ -92,7 +92,7 @@ def _cheapest(number: Ints, fillings: list[_Filling], demand_s: Floats) -> tuple
 
 
 def _best_of_type(size: int, width: Ints, can: Bools, prices: Floats) -> tuple[float, Ints]:
-    """Return the most that an enclosure earns, and (K,) with which tasks."""
+    """Return the most that an enclosure can earn per second, and (K,) the numbers of tasks in that filling."""
     which = np.flatnonzero(can)
     values, last = _fill(size, width[which], prices[which])
     counts = np.zeros(len(width), np.int64)
@@ -107,7 +107,7 @@ def _best_of_type(size: int, width: Ints, can: Bools, prices: Floats) -> tuple[f
 
 
 def _fill(size: int, width: Ints, prices: Floats) -> tuple[Floats, Ints]:
-    """Return (size + 1,) the most that each number of FPGAs earns, and the kind put last; -1 none, -2 one is idle."""
+    """Return (size + 1,) the most that each number of FPGAs earns, and the kind added last; -1 none, -2 one is idle."""
     values, last = np.zeros(size + 1), np.full(size + 1, -1)
     for room in range(1, size + 1):
         values[room], last[room] = values[room - 1], -1 if last[room - 1] == -1 else -2
@@ -124,10 +124,10 @@ def _fill(size: int, width: Ints, prices: Floats) -> tuple[Floats, Ints]:
 
 
 class Capacity:
-    """What all enclosures can have earned by a time: piecewise linear, as their FPGAs get ready one by one."""
+    """The most that all enclosures can earn by a given time, piecewise linear as their FPGAs become ready."""
 
     def __init__(self, problem: TaskProblem, width: Ints, held: Bools, prices: Floats) -> None:
-        # (K,) the FPGAs and the price of each kind, and (K, E) which enclosure can take it.
+        # `width` and `prices` (K,) belong to each kind; `held` (K, E) tells which enclosure can take it.
         base = first_fpgas(problem)
         rate: dict[tuple[int, bytes], Floats] = {}
         times, more = [], []
@@ -146,7 +146,7 @@ class Capacity:
         self._earned = np.concatenate(([0.0], earned))
 
     def earned_by(self, from_s: Floats, owed: Floats) -> Floats:
-        """Return for each pair when `owed` can be earned at the earliest by what begins at `from_s` or later."""
+        """Return for each pair the earliest time by which tasks that begin at `from_s` or later can earn `owed`."""
         before = self._at(from_s) + owed
         after = np.searchsorted(self._earned, before, side="right") - 1
         after = np.maximum(after, 0)
@@ -157,7 +157,7 @@ class Capacity:
         return found
 
     def _at(self, time_s: Floats) -> Floats:
-        """Return what can have been earned by each time."""
+        """Return the most that can be earned by each time."""
         at = np.searchsorted(self._time_s, time_s, side="right") - 1
         inside = np.maximum(at, 0)
         earned: Floats = np.where(
@@ -168,16 +168,16 @@ class Capacity:
 
 # ---- Bounds
 
-#: Bounds that are sums are lowered by this share, so that one that was rounded upward claims nothing.
+#: Bounds that are sums are lowered by this share, so that rounding never makes them too large.
 _ROUNDING = 1e-10
 
 
 def paper_bound_s(problem: TaskProblem) -> float:
     """Return the bound of section IV: FPGA-seconds divided by FPGAs, or the longest task.
 
-    As printed it divides the time of workloads by FPGAs, without the FPGAs that each task takes, and takes the longest
-    workload, although tasks of one may run side by side.  Here each task counts with its least FPGA-seconds and,
-    from its arrival on, its least time.
+    The printed formula divides the time of workloads by FPGAs, ignoring the FPGAs that each task takes, and uses the
+    longest workload, although tasks of a workload may run side by side.  Here each task counts with its smallest
+    FPGA-seconds and, from its arrival on, its shortest time.
     """
     if problem.tasks == 0:
         return 0.0
@@ -187,9 +187,9 @@ def paper_bound_s(problem: TaskProblem) -> float:
 
 
 def tight_bound_s(problem: TaskProblem) -> float:
-    """Return the largest of all bounds below and the paper's; 0 where there are no tasks.
+    """Return the largest of the paper's bound and all bounds below; 0 without tasks.
 
-    ValueError where a task fits in no enclosure.
+    Raises ValueError if a task fits in no enclosure.
     """
     if problem.tasks == 0:
         return 0.0
@@ -205,7 +205,7 @@ def tight_bound_s(problem: TaskProblem) -> float:
 
 
 def longest_bound_s(problem: TaskProblem, possible: Bools) -> float:
-    """Return when the last task could end if it were alone: it needs arrived work and FPGAs that are ready."""
+    """Return the latest end of a task if each ran alone, after its arrival and as soon as enough FPGAs are ready."""
     links = np.repeat(problem.links, np.diff(problem.shape_begin))
     kind, kind_links, kind_width = kinds(links, problem.shape_fpgas)
     begin_s = _earliest(problem, kind_links, kind_width)[kind]
@@ -215,18 +215,18 @@ def longest_bound_s(problem: TaskProblem, possible: Bools) -> float:
 
 
 def filling_bound_s(problem: TaskProblem, possible: Bools) -> float:
-    """Return the bound of the ways to fill an enclosure.
+    """Return the bound by the possible fillings of enclosures.
 
-    A price per kind of task, paid for each second that one runs, says how much a free enclosure can earn per second:
-    the best filling.  All tasks together earn a known sum, so they last at least that sum divided by what all
-    enclosures earn at best, counted from when each FPGA is ready; and so do those that arrive late, counted from
-    their arrival.  Any prices prove a bound.  Tried are the FPGAs of a task as its price, which is the area without
-    what cannot be filled, and the best ones of a linear programme over fillings.
+    Each kind of task has a price, earned for each second that such a task runs; the best filling gives the most that a
+    free enclosure can earn per second.  All tasks together earn a known sum, so they take at least that sum divided by
+    the most that all enclosures earn per second, counted from when each FPGA is ready.  The same holds for the tasks
+    that arrive late, counted from their arrival.  Any prices prove a bound.  Two are tried: the number of FPGAs of a
+    task, which yields the area bound less FPGAs that no task can fill, and the best prices of a linear program.
     """
     links = np.repeat(problem.links, np.diff(problem.shape_begin))
     kind, kind_links, kind_width = kinds(links, problem.shape_fpgas)
     held = can_hold(problem, kind_links, kind_width)
-    # The programme takes each task in the shape with the least FPGA-seconds; the bound counts all its shapes.
+    # The program uses each task's shape with the fewest FPGA-seconds; the bound considers all its shapes.
     area = np.where(possible, problem.shape_fpgas * problem.shape_seconds, np.inf)
     thrifty = _first_least(problem, area)
     weights = problem.shape_seconds[thrifty]
@@ -244,10 +244,10 @@ def filling_bound_s(problem: TaskProblem, possible: Bools) -> float:
 
 
 def pigeonhole_bound_s(problem: TaskProblem, possible: Bools) -> float:
-    """Return the bound of wide tasks that have to follow each other.
+    """Return the bound by wide tasks that have to follow each other.
 
-    At most q tasks of w or more FPGAs run at a time, so they are q chains, and of the m q + 1 longest of them some
-    chain has m + 1: no less than the m + 1 shortest of these.
+    At most q tasks of w or more FPGAs run at a time, so they form q chains.  Of the m q + 1 longest of them, some chain
+    has m + 1, which take at least as long as the m + 1 shortest of these.
     """
     width = _least(problem, np.where(possible, problem.shape_fpgas, np.iinfo(np.int64).max))
     seconds = _least(problem, np.where(possible, problem.shape_seconds, np.inf))
@@ -263,7 +263,7 @@ def pigeonhole_bound_s(problem: TaskProblem, possible: Bools) -> float:
 
 
 def _earliest(problem: TaskProblem, links: Ints, width: Ints) -> Floats:
-    """Return (K,) when the first enclosure that can take such a task has that many FPGAs ready, linked or not."""
+    """Return (K,) the first time when an enclosure that can take such a task has enough FPGAs ready, linked or not."""
     held = can_hold(problem, links, width)
     if not problem.ready_s.any():
         return np.where(held.any(axis=1), 0.0, np.inf)
@@ -276,20 +276,20 @@ def _earliest(problem: TaskProblem, links: Ints, width: Ints) -> Floats:
 
 
 def _enclosure_types(problem: TaskProblem) -> tuple[Ints, Ints]:
-    """Return one enclosure of each size and topology, and how many there are of it."""
+    """Return one enclosure of each type (size and topology), and the number of enclosures of that type."""
     key = problem.enclosure_fpgas * 4 + problem.enclosure_links
     _, first, number = np.unique(key, return_index=True, return_counts=True)
     return first.astype(np.int64), number.astype(np.int64)
 
 
 def _least(problem: TaskProblem, values: Floats | Ints) -> Floats:
-    """Return (T,) the least value of each task's shapes."""
+    """Return (T,) the smallest value over each task's shapes."""
     least: Floats = np.minimum.reduceat(values, problem.shape_begin[:-1])
     return least
 
 
 def _first_least(problem: TaskProblem, values: Floats) -> Ints:
-    """Return (T,) the first of each task's shapes that has its least value."""
+    """Return (T,) the first of each task's shapes with the smallest value."""
     least = np.repeat(_least(problem, values), np.diff(problem.shape_begin))
     index = np.where(values == least, np.arange(len(values)), len(values))
     first: Ints = np.minimum.reduceat(index, problem.shape_begin[:-1])

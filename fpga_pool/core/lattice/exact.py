@@ -1,9 +1,10 @@
 """`exact`: the shortest schedule of a few tasks, with a proof of optimality, by mixed integer programming.
 
-The programme has a place for each task, and an order for each two that share an FPGA; times are shares of a horizon.
-A task on a line or ring chooses among the connected paths of its enclosure, elsewhere among single FPGAs.  The order
-of two tasks on one FPGA is a disjunction with a big constant that switches one of its two rows off (Manne, "On the
-job-shop scheduling problem", 1960).  One load is no slower than two in a row, so it is enough to keep each pair apart.
+The program decides a place for each task, and an order for each pair that shares an FPGA.  Times are shares of a
+horizon.  A task on a line or ring chooses among the connected paths of its enclosure, otherwise among single FPGAs.
+The order of two tasks on one FPGA is a disjunction with a big constant that disables one of its two rows (Manne, "On
+the job-shop scheduling problem", 1960).  One load takes no longer than two in a row, so keeping each pair apart is
+enough.
 """
 
 from collections import defaultdict
@@ -22,15 +23,15 @@ from fpga_pool.core.types import Ints
 if TYPE_CHECKING:
     from pulp import LpAffineExpression, LpVariable
 
-#: A shape of a task on an enclosure, and the path it takes there; None where it takes any FPGAs.
+#: A task's shape, the enclosure, and the path it takes there; None if it can take any FPGAs.
 Place = tuple[int, int, tuple[int, ...] | None]
 
 
 class Model:
-    """The programme of a problem.
+    """The mixed integer program of a problem.
 
-    In a schedule that ends at `horizon_s`, which is known, nothing begins or ends later.  The makespan must not exceed
-    `below_s`; none is below `known_s`.
+    `horizon_s` is the end of a known schedule, after which no task begins or ends.  The makespan must not exceed
+    `below_s`; `known_s` is a proven lower bound on it.
     """
 
     def __init__(self, problem: TaskProblem, horizon_s: float, below_s: float, known_s: float) -> None:
@@ -53,12 +54,12 @@ class Model:
 
     @property
     def unknowns(self) -> int:
-        """How many whole numbers there are to find."""
+        """The number of integer variables."""
         chosen = sum(map(len, self._place)) + sum(map(len, self._picked))
         return chosen + self._problem.tasks * (self._problem.tasks - 1)
 
     def solve(self, limits: Limits) -> tuple[Placed | None, float]:
-        """Return the best schedule found, None where there is none below the limit, and what none can be below."""
+        """Return the best schedule found, None if there is none within the limit, and a proven lower bound."""
         self._fill_enclosures()
         for task in self._tasks:
             self._model += _sum(self._place[task].values()) == 1
@@ -85,7 +86,7 @@ class Model:
         return range(int(self._problem.shape_begin[task]), int(self._problem.shape_begin[task + 1]))
 
     def _places(self, task: int) -> "dict[Place, LpVariable]":
-        """Return a binary unknown for each place that a task can take."""
+        """Return a binary variable for each place that a task can take."""
         problem, found = self._problem, list[Place]()
         wish = Links(int(problem.links[task]))
         for shape in self._shapes(task):
@@ -106,7 +107,7 @@ class Model:
         }
 
     def _picks(self) -> "list[dict[int, LpVariable]]":
-        """Return for each task a binary unknown per FPGA that it may pick where it takes any."""
+        """Return for each task a binary variable per FPGA in the enclosures where it can take any FPGAs."""
         picked: list[dict[int, LpVariable]] = []
         for task in self._tasks:
             own: dict[int, LpVariable] = {}
@@ -122,7 +123,7 @@ class Model:
         return picked
 
     def _fpgas(self, task: int) -> "dict[int, LpAffineExpression]":
-        """Return whether a task has each FPGA that it could have."""
+        """Return, for each FPGA that a task could have, whether it has it."""
         terms: dict[int, list[LpVariable]] = defaultdict(list)
         for fpga, pick in self._picked[task].items():
             terms[fpga].append(pick)
@@ -132,7 +133,7 @@ class Model:
         return {fpga: _sum(own) for fpga, own in terms.items()}
 
     def _fill_enclosures(self) -> None:
-        """Let all FPGA-seconds of an enclosure, and all seconds of an FPGA, be within the makespan."""
+        """Require that the FPGA-seconds of each enclosure, and the seconds of each FPGA, fit into the makespan."""
         problem = self._problem
         area: dict[int, list[LpAffineExpression]] = defaultdict(list)
         busy: dict[int, list[LpAffineExpression]] = defaultdict(list)
@@ -149,7 +150,7 @@ class Model:
             self._model += _sum(sums) <= self._makespan
 
     def _wait_for_fpgas(self, task: int) -> None:
-        """Let a task begin when its FPGAs are ready, and loaded where they have another function at first."""
+        """Require that a task begins after its FPGAs are ready, and loaded if they initially have another function."""
         problem = self._problem
         for fpga, there in self._on[task].items():
             ready_s = float(problem.ready_s[fpga])
@@ -163,7 +164,7 @@ class Model:
         return self._problem.load_s / self._horizon_s if one >= 0 and other >= 0 and one != other else 0.0
 
     def _too_wide(self, one: int, other: int) -> "list[LpAffineExpression]":
-        """Return, per enclosure where two tasks cannot run side by side in any shape, how many of them are there."""
+        """Return how many of two tasks are in each enclosure where they cannot run side by side in any shapes."""
         problem, found = self._problem, []
         for enclosure in range(len(problem.enclosure_fpgas)):
             there = [
@@ -176,7 +177,7 @@ class Model:
         return found
 
     def _placed(self) -> Placed:
-        """Return the schedule that the solved variables say, each task as soon as its FPGAs allow."""
+        """Return the schedule given by the solution, with each task as early as its FPGAs allow."""
         problem = self._problem
         chosen = [next(place for place, x in places.items() if x.value() > 0.5) for places in self._place]
         placed = empty_schedule(problem, np.array([shape for shape, _, _ in chosen], np.int64))
@@ -207,26 +208,26 @@ def _sum(terms: object) -> "LpAffineExpression":
     return pulp.lpSum(terms)
 
 
-#: Of the search for the schedule to begin with.
+#: Effort of the search for the initial schedule.
 _EFFORT = 10
 
 
 class Exact(ExactPolicy):
-    """A reference for the other policies: solves a mixed integer programme, for as long as that takes.
+    """A reference for the other policies that solves a mixed integer program, however long that takes.
 
-    It begins with the schedule of `lattice_plus`, and looks for a shorter one until it is proven that there is none,
-    but for `gap`, or the time is over: then it returns the best one found, and `bound_tight_s` is what is proven.
+    It begins with the schedule of `lattice_plus` and searches for shorter ones until the best is proven optimal, up to
+    `gap`, or the limit is reached.  It returns the best one found, with the proven bound in `bound_tight_s`.
     """
 
     def prepare(self) -> None:
-        """Compile what the first schedule needs, or load it."""
+        """Compile the code that the initial schedule needs, or load it from the cache."""
         LatticePlus().prepare()
 
     def decide(self, view: TaskProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> TaskSchedule:
-        """Schedule all tasks; deterministic where the search is limited by effort.
+        """Schedule all tasks; deterministic if the search is limited by effort.
 
-        ValueError where a task fits in no enclosure, the problem is too large or not in the model, or no solver is
-        installed.
+        Raises ValueError if a task fits in no enclosure, the problem is too large or not supported by the model, or no
+        solver is installed.
         """
         _require_modelled(view)
         known = LatticePlus(LatticePlusParams(effort=_EFFORT)).decide(view, None, now_s, rng)
@@ -247,7 +248,7 @@ class Exact(ExactPolicy):
 
 
 def _require_modelled(problem: TaskProblem) -> None:
-    """Raise a ValueError where functions are loaded for some tasks and others keep what is there."""
+    """Raise a ValueError if loads take time and some tasks need a function while others run with any."""
     if problem.load_s > 0 and (problem.function >= 0).any() and (problem.function < 0).any():
         raise ValueError(
             "function: with load_s either all tasks need one or none does; the model does not keep functions loaded"

@@ -1,7 +1,7 @@
 """List scheduling of tasks (lattice paper, Algorithm 2), with the kinds and shapes of the tasks.
 
-Index conventions are those of `tasks`.  K kinds: tasks that ask for the same links and the same number of FPGAs.
-Malleable tasks get their shapes first and are then scheduled (`allotted_shapes`, `thrifty_shapes`).
+Index conventions are those of `tasks`.  There are K kinds of tasks; tasks of one kind need the same links and number of
+FPGAs.  Malleable tasks first get their shapes (`allotted_shapes`, `thrifty_shapes`) and are then scheduled.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Placed:
-    """When and where each task runs; the arrays of `TaskSchedule` but for its bounds."""
+    """When and where each task runs: the arrays of `TaskSchedule` without its bounds."""
 
     enclosure: Ints
     shape: Ints
@@ -30,30 +30,30 @@ class Placed:
 
     @property
     def wct_s(self) -> float:
-        """When the last task ends."""
+        """The time when the last task ends."""
         return float(self.end_s.max(initial=0.0))
 
 
 def loops() -> ModuleType:
-    """Return the module of the loops; the first call compiles them, or loads what was compiled before."""
+    """Return the module of the loops; the first call compiles them, or loads them from the cache."""
     from fpga_pool.core.lattice.kernels import listing
 
     return listing
 
 
 def first_fpgas(problem: TaskProblem) -> Ints:
-    """Return (E + 1,) where the FPGAs of each enclosure begin among all."""
+    """Return (E + 1,) the index of each enclosure's first FPGA among all FPGAs."""
     return np.concatenate(([0], np.cumsum(problem.enclosure_fpgas))).astype(np.int64)
 
 
 def kinds(links: Ints, width: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return (T,) the kind of each task, and (K,) the links and the FPGAs that each kind asks for."""
+    """Return (T,) the kind of each task, and (K,) the links and the number of FPGAs that each kind needs."""
     key, kind = np.unique(width * len(Links) + links, return_inverse=True)
     return kind.astype(np.int64), key % len(Links), key // len(Links)
 
 
 def can_hold(problem: TaskProblem, links: Ints, width: Ints) -> Bools:
-    """Return (K, E): whether the enclosure, when all of it is free, can take a task that asks for this."""
+    """Return (K, E) whether each enclosure, if all of its FPGAs are free, can take a task of each kind."""
     size, topology = problem.enclosure_fpgas, problem.enclosure_links
     holds = width[:, None] <= size
     closes = (topology == Topology.FULL) | ((topology == Topology.RING) & (width[:, None] == size))
@@ -71,7 +71,7 @@ def possible_shapes(problem: TaskProblem) -> Bools:
 
 
 def misfit(problem: TaskProblem) -> int | None:
-    """Return the first task that no enclosure can take in any shape; None = all can run."""
+    """Return the first task that no enclosure can take in any shape; None if all can run."""
     if problem.tasks == 0:
         return None
     fits = np.logical_or.reduceat(possible_shapes(problem), problem.shape_begin[:-1])
@@ -79,7 +79,7 @@ def misfit(problem: TaskProblem) -> int | None:
 
 
 class Work(NamedTuple):
-    """Tasks in one shape each: (T,) FPGAs, seconds and kind; (K,) what each kind asks for."""
+    """Tasks in one shape each: (T,) FPGAs, seconds and kind; (K,) links and FPGAs of each kind."""
 
     width: Ints
     seconds: Floats
@@ -89,7 +89,7 @@ class Work(NamedTuple):
 
 
 def rigid_work(problem: TaskProblem, shape: Ints) -> Work:
-    """Return the tasks in their shapes, or raise a ValueError where one fits in no enclosure."""
+    """Return the tasks in their shapes (T,); raise a ValueError if one fits in no enclosure."""
     width = problem.shape_fpgas[shape]
     kind, kind_links, kind_width = kinds(problem.links, width)
     somewhere: Bools = np.any(can_hold(problem, kind_links, kind_width), axis=1)
@@ -100,7 +100,7 @@ def rigid_work(problem: TaskProblem, shape: Ints) -> Work:
 
 
 def empty_schedule(problem: TaskProblem, shape: Ints) -> Placed:
-    """Return arrays to fill."""
+    """Return the arrays of a schedule, to be filled."""
     return _empty(shape, _member_begin(problem, shape))
 
 
@@ -121,11 +121,11 @@ def _empty(shape: Ints, member_begin: Ints) -> Placed:
 
 
 class ListScheduler:
-    """Schedules tasks, each in one shape, by any number of orders; all that does not depend on these is done once.
+    """Schedules tasks, each in one shape, by any number of orders, and shares the preparations between them.
 
-    `shape` (T,) are indices of the problem's shapes.  It is decided only at multiples of `slice_s`; 0 = whenever FPGAs
-    become free or a task arrives.  With `strict` no task overtakes the first waiting one.  ValueError where a task fits
-    in no enclosure.
+    `shape` (T,) are indices of the problem's shapes.  Decisions are made only at multiples of `slice_s`; 0 = whenever
+    FPGAs become free or a task arrives.  With `strict` no task overtakes the first waiting one.  Raises ValueError if a
+    task fits in no enclosure.
     """
 
     def __init__(self, problem: TaskProblem, shape: Ints, *, slice_s: float = 0.0, strict: bool = False) -> None:
@@ -140,7 +140,7 @@ class ListScheduler:
         self._loop = loops().list_schedule
 
     def schedule(self, order: Ints) -> Placed:
-        """Return the schedule that begins, whenever something changes, the first tasks of the order (T,) that fit."""
+        """Return the schedule in which, at each event, the first tasks of `order` (T,) that fit begin."""
         placed = _empty(self._shape, self._member_begin)
         count = self._loop(
             *self._enclosures, np.ascontiguousarray(order), *self._tasks,
@@ -154,7 +154,7 @@ class ListScheduler:
 def list_schedule(
     problem: TaskProblem, shape: Ints, order: Ints, *, slice_s: float = 0.0, strict: bool = False
 ) -> Placed:
-    """Return the schedule of one order (T,) of the tasks, the most urgent first; see `ListScheduler`."""
+    """Return the schedule for one order (T,) of the tasks, most urgent first; see `ListScheduler`."""
     return ListScheduler(problem, shape, slice_s=slice_s, strict=strict).schedule(order)
 
 
@@ -162,12 +162,11 @@ def list_schedule(
 
 
 def allotted_shapes(problem: TaskProblem) -> Ints:
-    """Return (T,) a shape for each task: those with which area and longest task are, together, the least.
+    """Return (T,) a shape for each task that balances total FPGA-seconds and the longest task.
 
-    A limit on the time of each task trades FPGA-seconds for it: each takes, of its shapes within the limit, the one
-    with the fewest FPGA-seconds.  The limit is the one with which the greater of FPGA-seconds per FPGA and longest task
-    is least (Turek, Wolf and Yu, "Approximate Algorithms for Scheduling Parallelizable Tasks", 1992).  ValueError where
-    a task fits in no enclosure in any shape.
+    Of its shapes within a common time limit, each task takes the one with the fewest FPGA-seconds.  The limit minimizes
+    the larger of FPGA-seconds per FPGA and longest task (Turek, Wolf and Yu, "Approximate Algorithms for Scheduling
+    Parallelizable Tasks", 1992).  Raises ValueError if a task fits in no enclosure in any shape.
     """
     if problem.rigid or problem.tasks == 0:
         return problem.shape_begin[:-1]
@@ -193,7 +192,7 @@ def allotted_shapes(problem: TaskProblem) -> Ints:
 
 
 def _least(problem: TaskProblem, area: Floats, limit_s: float) -> Floats:
-    """Return (T,) the least FPGA-seconds of each task's shapes within the limit; inf where there is none."""
+    """Return the smallest FPGA-seconds over each task's shapes within the limit, shape (T,); inf if no shape fits."""
     least: Floats = np.minimum.reduceat(
         np.where(problem.shape_seconds <= limit_s, area, np.inf), problem.shape_begin[:-1]
     )
@@ -205,7 +204,7 @@ def _area(problem: TaskProblem, area: Floats, limit_s: float) -> float:
 
 
 def thrifty_shapes(problem: TaskProblem, limit_s: float) -> Ints:
-    """Return (T,) the shape with the fewest FPGA-seconds of those that take at most `limit_s`, else the quickest."""
+    """Return (T,) the shape with the fewest FPGA-seconds of those that take at most `limit_s`, or else the fastest."""
     possible = possible_shapes(problem)
     area = np.where(possible, problem.shape_fpgas * problem.shape_seconds, np.inf)
     seconds = np.where(possible, problem.shape_seconds, np.inf)

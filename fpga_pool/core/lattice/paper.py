@@ -1,6 +1,6 @@
-"""The policies that the lattice paper compares: FIFO, HEFT in both readings, MFIT, and its own ranking.
+"""The policies that the lattice paper compares: FIFO, both interpretations of HEFT, MFIT, and its own ranking.
 
-MFIT, a queue per enclosure, follows section II, on Jing et al. 2013.
+MFIT, with one queue per enclosure, follows section II on Jing et al., 2013.
 """
 
 from collections.abc import Sequence
@@ -25,19 +25,19 @@ from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Floats, Ints
 
-#: Dimensions that the partial order may have, each with its sign: `-seconds` orders shorter tasks above longer ones.
+#: Possible dimensions of the partial order, with their signs: `-seconds` ranks shorter tasks above longer ones.
 DIMENSIONS = ("fpgas", "links", "seconds", "-seconds")
-#: The order of the policies: a task is below another that has as many FPGAs or more, links as strong or stronger, and
-#: runs as long or longer.  The paper says of its ranking that it prefers shorter tasks on more FPGAs, which would be
-#: ("fpgas",) or ("fpgas", "-seconds"); with the time ascending schedules are shorter (doc/algorithms/lattice).
+#: The default partial order: a task is below another one that has at least as many FPGAs and links at least as strong,
+#: and runs at least as long.  According to the paper its ranking prefers shorter tasks on more FPGAs, which would be
+#: ("fpgas",) or ("fpgas", "-seconds"); but with ascending time, schedules are shorter (doc/algorithms/lattice).
 DEFAULT = ("fpgas", "links", "seconds")
 
 
 def downset_ranks(problem: TaskProblem, shape: Ints, dimensions: Sequence[str] = DEFAULT) -> Ints:
-    """Return (T,) the rank of each task: the number of tasks, itself among them, that are at most it.
+    """Return (T,) the rank of each task: the size of its downset, the tasks (including itself) that are at most it.
 
-    A task runs in the shape `shape` (T,), and is at most another one in all of the `dimensions`.  ValueError for an
-    unknown dimension, both signs of one, or none at all.
+    Tasks run in their `shape` (T,).  A task is at most another one if it is so in all of the `dimensions`.  Raises
+    ValueError for an unknown dimension, both signs of one, or no dimension.
     """
     chosen = check_dimensions(dimensions)
     zeros = np.zeros(problem.tasks)
@@ -55,7 +55,7 @@ def downset_ranks(problem: TaskProblem, shape: Ints, dimensions: Sequence[str] =
 
 
 def check_dimensions(dimensions: Sequence[str]) -> tuple[str, ...]:
-    """Return the dimensions, or raise a ValueError that says which there are."""
+    """Return the dimensions as a tuple; raise a ValueError that lists the possible ones if they are invalid."""
     unknown = [name for name in dimensions if name not in DIMENSIONS]
     if unknown or not dimensions:
         raise ValueError(f"order: expected some of {', '.join(DIMENSIONS)}, got {', '.join(dimensions) or 'none'}")
@@ -65,10 +65,10 @@ def check_dimensions(dimensions: Sequence[str]) -> tuple[str, ...]:
 
 
 def dominated(first: Floats, second: Floats) -> Ints:
-    """Return (N,) how many of the N points are at most each one in both coordinates, itself among them.
+    """Return (N,) how many of the N points are at most each point in both coordinates, including itself.
 
-    In O(N log N): points sorted by the first coordinate, and the second one looked at bit by bit from the highest
-    on.  A point with a one there exceeds all before it that have a zero and share the higher bits.
+    Takes O(N log N): points are sorted by the first coordinate, and the second is processed bit by bit from the highest
+    one.  A point with a 1 bit exceeds all points before it that have a 0 bit and the same higher bits.
     """
     count = len(first)
     order = np.lexsort((second, first))
@@ -84,7 +84,7 @@ def dominated(first: Floats, second: Floats) -> Ints:
         place = place[np.argsort(values[place] >> bit, kind="stable")]
     begin = np.searchsorted(values[place], values[place])
     found[place] += np.arange(count) - begin + 1
-    # Equal points come one after the other; each counts all of them, as the last one does.
+    # Equal points are adjacent; each counts all of them, as the last one does.
     new = np.ones(count, np.bool_)
     new[:-1] = (np.diff(first[order]) != 0) | (np.diff(second[order]) != 0)
     last = np.flatnonzero(new)
@@ -96,8 +96,8 @@ def dominated(first: Floats, second: Floats) -> Ints:
 def irregularity(seconds: Floats, workload: Ints) -> Floats:
     """Return (W,) Irg of each workload: the squared relative deviation of its tasks from their mean, weighted by time.
 
-    Tasks take `seconds` (T,) and belong to the workloads `workload` (T,), 0 to W - 1; one without any time has
-    irregularity 0.
+    Tasks take `seconds` (T,) and belong to the workloads `workload` (T,), 0 to W - 1; a workload whose tasks take no
+    time has irregularity 0.
     """
     count = np.bincount(workload)
     total = np.bincount(workload, weights=seconds).astype(np.float64)
@@ -109,10 +109,10 @@ def irregularity(seconds: Floats, workload: Ints) -> Floats:
 
 
 def variation_of(irregularity_wanted: float) -> float:
-    """Return the squared coefficient of variation of gamma-distributed times whose expected Irg is the given one.
+    """Return the squared coefficient of variation of gamma-distributed times with the given expected Irg.
 
     With mean 1 and squared variation c, Irg is the expectation of t (t - 1)^2, which is c + 2 c^2 for gamma.
-    ValueError unless it is 0 or more and finite.
+    Raises ValueError unless the irregularity is at least 0 and finite.
     """
     if not 0 <= irregularity_wanted < np.inf:
         raise ValueError(f"irregularity: expected 0 or more, got {irregularity_wanted!r}")
@@ -120,22 +120,22 @@ def variation_of(irregularity_wanted: float) -> float:
 
 
 def mfit_loops() -> ModuleType:
-    """Return the module of the loops; the first call compiles them, or loads what was compiled before."""
+    """Return the module of the loops; the first call compiles them, or loads them from the cache."""
     from fpga_pool.core.lattice.kernels import mfit
 
     return mfit
 
 
 def queue_tasks(problem: TaskProblem, shape: Ints) -> Placed:
-    """Return the schedule of one queue per enclosure; ValueError where a task fits in none.
+    """Return the schedule with one queue per enclosure; raise a ValueError if a task fits in no enclosure.
 
-    In order of arrival each task, in its shape (T,), joins the queue in which it would be done first, of equal ones
-    that with the fewest tasks.  Tasks of one queue begin in its order.
+    In order of arrival each task, in its shape (T,), joins the queue in which it would end first; of equal queues, the
+    one with the fewest tasks.  Tasks of one queue begin in its order.
     """
     work = rigid_work(problem, shape)
     placed = empty_schedule(problem, shape)
     kind, kinds = work.kind, len(work.kind_width)
-    if problem.load_s > 0:  # what has to be loaded is another matter for each function
+    if problem.load_s > 0:  # loads depend on the function, so kinds have to be distinguished by it
         function = np.unique(problem.function, return_inverse=True)[1].astype(np.int64)
         kind, kinds = kind + kinds * function, kinds * int(function.max(initial=0) + 1)
     mfit_loops().queue_tasks(
@@ -148,16 +148,16 @@ def queue_tasks(problem: TaskProblem, shape: Ints) -> Placed:
 
 
 class ListPolicy:
-    """Base of the policies: a shape for each task, then a place and a time, then the bounds."""
+    """Base of the policies: chooses a shape for each task, then its place and time, and computes the bounds."""
 
     name: str
 
     def prepare(self) -> None:
-        """Compile what is compiled, or load it."""
+        """Compile the loops, or load them from the cache."""
         loops()
 
     def decide(self, view: TaskProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> TaskSchedule:
-        """Schedule all tasks; deterministic, `rng` is not used.  ValueError where a task fits in no enclosure."""
+        """Schedule all tasks; deterministic, `rng` is not used.  Raises ValueError if a task fits in no enclosure."""
         placed = self.place(view, allotted_shapes(view), state)
         return TaskSchedule(
             enclosure=placed.enclosure,
@@ -181,41 +181,41 @@ class Fifo(ListPolicy):
     name = "fifo"
 
     def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
-        """Serve in order of arrival, those that arrive together as they were submitted."""
+        """Schedule tasks in order of arrival, and of submission if they arrive at the same time."""
         return list_schedule(problem, shape, np.argsort(problem.arrival_s, kind="stable"), strict=True)
 
 
 class Heft(ListPolicy):
-    """HEFT without dependences: the longest task that fits first (section VI)."""
+    """HEFT without dependencies: the longest task that fits begins first (section VI)."""
 
     name = "heft"
 
     def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
-        """Serve by falling time."""
+        """Schedule tasks by decreasing time."""
         return list_schedule(problem, shape, np.argsort(-problem.shape_seconds[shape], kind="stable"))
 
 
 class HeftShortest(ListPolicy):
-    """HEFT as section II has it: "the highest priority to the task that has the minimum execution time"."""
+    """HEFT as described in section II: "the highest priority to the task that has the minimum execution time"."""
 
     name = "heft_shortest"
 
     def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
-        """Serve by rising time."""
+        """Schedule tasks by increasing time."""
         return list_schedule(problem, shape, np.argsort(problem.shape_seconds[shape], kind="stable"))
 
 
 class Mfit(ListPolicy):
-    """MFIT: each task joins the queue of the enclosure where it is done first (section II)."""
+    """MFIT: each task joins the queue of the enclosure where it would end first (section II)."""
 
     name = "mfit"
 
     def prepare(self) -> None:
-        """Compile the loops of the queues, or load them."""
+        """Compile the loops of the queues, or load them from the cache."""
         mfit_loops()
 
     def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
-        """Append to queues in order of arrival."""
+        """Append tasks to the queues in order of arrival."""
         return queue_tasks(problem, shape)
 
 
@@ -223,11 +223,11 @@ class Mfit(ListPolicy):
 class LatticeParams(Parameters):
     """The parameters of the ranking."""
 
-    #: Section IV has rounds and says "empirical time slicing" of their length: without it nothing waits in vain.
+    #: Section IV has rounds, with lengths by "empirical time slicing"; without them, no task waits for the next round.
     slice_s: float = parameter(
         0.0, "Seconds between decisions; 0 = whenever FPGAs become free or tasks arrive.", min=0.0
     )
-    #: Section III leaves it to the reader (ranking.DEFAULT).
+    #: Section III does not define it; see `DEFAULT`.
     order: str = parameter(
         ",".join(DEFAULT),
         "Dimensions of the partial order, separated by commas: fpgas, links, and seconds or -seconds.",
@@ -244,7 +244,7 @@ class LatticeParams(Parameters):
 
 
 class Lattice(ListPolicy):
-    """The paper's policy: those with the largest downset first (Algorithms 1 and 2)."""
+    """The paper's policy: tasks with the largest downsets first (Algorithms 1 and 2)."""
 
     name = "lattice"
     Params: ClassVar[type[LatticeParams]] = LatticeParams
@@ -253,6 +253,6 @@ class Lattice(ListPolicy):
         self._params = params or self.Params()
 
     def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
-        """Serve by falling rank, those of one rank as they were submitted."""
+        """Schedule tasks by decreasing rank, and those of equal rank in order of submission."""
         ranks = downset_ranks(problem, shape, self._params.dimensions)
         return list_schedule(problem, shape, np.argsort(-ranks, kind="stable"), slice_s=self._params.slice_s)

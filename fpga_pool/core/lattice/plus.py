@@ -1,8 +1,8 @@
 """`lattice_plus`, the default policy for tasks: the shortest schedule found with a given effort.
 
-It begins with the schedules of the paper's policies and improves them by `search`.  Where that does not reach
-(enclosures too large for its loops, functions that have to be loaded), `weigh` searches instead: for weights of
-classes of tasks by which list scheduling takes them.
+It begins with the schedules of the paper's policies and improves the best by `search`.  If enclosures are too large for
+its loops, or if functions have to be loaded, `weigh` searches instead, or first: it finds weights for classes of tasks
+that determine the order in which list scheduling takes the tasks.
 """
 
 from dataclasses import dataclass, replace
@@ -23,21 +23,22 @@ from fpga_pool.core.types import Floats, Ints
 
 #: Pairs of `Budget` that placing a task costs.
 _PAIRS_PER_TASK = 1_000
-#: Weight of a class per logarithm of its width, where climbs begin; the length of a task weighs 1 per logarithm.
+#: Initial weights of a class per logarithm of its width, for hill climbs; the logarithm of a task's length weighs 1.
 _WIDTH_POWERS = (1.0, 0.0, 0.5, 2.0, 4.0, 20.0)
-#: Shapes of malleable tasks to try: the thriftiest that takes at most this share of the bound.
+#: Shapes of malleable tasks to try: those with the fewest FPGA-seconds that take at most this share of the bound.
 _TIME_SHARES = (1.0, 0.5, 0.25)
-#: Share of what is left for the beginnings of climbs; the shortest goes on.
+#: Share of the remaining budget for the first part of all climbs; the best one continues.
 _BEGINNING = 0.4
-#: Initial size of changes, its factor after a number of failures, and that number; it restarts below the minimum.
+#: Initial size of changes, the factor applied after a number of failures, and that number; below the minimum, the size
+#: is reset.
 _FIRST, _SHRINK, _IN_VAIN, _LEAST = 1.0, 0.7, 8, 0.01
-#: Classes that change at a time, on average.
+#: Average number of weights that are changed at a time.
 _CHANGED = 2.0
 _SAME = 1e-12
 
 
 def weigh(problem: TaskProblem, start: Placed, bound_s: float, budget: Budget, rng: np.random.Generator) -> Placed:
-    """Return the shortest schedule found; `start` where none is shorter.  None beats `bound_s`."""
+    """Return the shortest schedule found, `start` if none is shorter; `bound_s` is a lower bound on all schedules."""
     shapes = [start.shape]
     if not problem.rigid:
         shapes += [thrifty_shapes(problem, share * bound_s) for share in _TIME_SHARES]
@@ -48,7 +49,7 @@ def weigh(problem: TaskProblem, start: Placed, bound_s: float, budget: Budget, r
 
 
 class _Climbs:
-    """Climbs with tasks in some shapes, from the shortest schedule known so far in any."""
+    """Hill climbs with fixed shapes of the tasks; `best` is the shortest schedule known so far for any shapes."""
 
     def __init__(
         self, problem: TaskProblem, shape: Ints, best: Placed, bound_s: float, budget: Budget, rng: np.random.Generator
@@ -60,7 +61,7 @@ class _Climbs:
         self._log_s = np.log(np.maximum(problem.shape_seconds[shape], 1e-300))
 
     def run(self) -> Placed:
-        """Climb from each of the simple weights for a while, then on from the best of them."""
+        """Climb from each of the simple weights for a while, then continue the best climb."""
         logs, ones = np.log(self._class_width), np.ones(len(self._class_width))
         found: list[tuple[float, Floats]] = []
         part = self._budget.part(_BEGINNING)
@@ -77,7 +78,7 @@ class _Climbs:
         return self._best_s <= self._enough_s or not self._budget.allows()
 
     def _end_s(self, weights: Floats) -> float:
-        """Schedule by weights (2, C): of each class, and of a task's logarithm of seconds there."""
+        """Return the end of the schedule for weights (2, C): per class, and per logarithm of a task's seconds."""
         urgency = weights[0, self._class] + weights[1, self._class] * self._log_s
         placed = self._listing.schedule(np.argsort(-urgency, kind="stable"))
         self._budget.spend(_PAIRS_PER_TASK * self._problem.tasks)
@@ -87,7 +88,7 @@ class _Climbs:
         return end_s
 
     def _climb(self, weights: Floats, end_s: float, budget: Budget) -> tuple[float, Floats]:
-        """Change weights at random, and keep what ends no later; return the end, and the weights."""
+        """Change weights at random and keep changes that do not end later; return the end and the weights."""
         size, in_vain = _FIRST, 0
         while budget.allows() and not self._done():
             chosen = self._rng.random(weights.shape) < _CHANGED / weights.size
@@ -103,7 +104,7 @@ class _Climbs:
 
 
 def _classes(problem: TaskProblem, width: Ints) -> tuple[Ints, Ints]:
-    """Return (T,) the class of each task and (C,) the width of each: what it asks for, and what has to be loaded."""
+    """Return (T,) the class of each task (FPGAs, links, and function if loads take time) and (C,) their widths."""
     kind, _, kind_width = kinds(problem.links, width)
     if problem.load_s == 0:
         return kind, kind_width
@@ -114,11 +115,11 @@ def _classes(problem: TaskProblem, width: Ints) -> tuple[Ints, Ints]:
 
 # ---- The policy
 
-#: Share of the seconds in which a step of the search may begin; the rest is for that step and for writing down.
+#: Share of the time limit in which a step of the search may begin; the rest is for that step and for the result.
 _SEARCHING = 0.85
-#: Share of the budget for weights of classes where functions are loaded; the rest is for changes of single tasks.
+#: Share of the budget for weights of classes if functions are loaded; the rest is for changes of single tasks.
 _WEIGHING = 0.25
-#: The policies that are never better, because their schedules are looked at first.
+#: Policies whose schedules are never shorter, because the search starts from the best of them.
 BASELINES: tuple[type[ListPolicy], ...] = (Fifo, Heft, HeftShortest, Mfit, Lattice)
 
 
@@ -131,9 +132,9 @@ class LatticePlusParams(Parameters):
 
 
 class LatticePlus:
-    """The shortest schedule found by the policies of the paper and by a search that begins with theirs; anytime.
+    """Anytime policy: the best schedule of the paper's policies, improved by a search.
 
-    No schedule is longer than those of `BASELINES`, however little effort or time there is: theirs are always made.
+    Its schedules are never longer than those of `BASELINES`, however small the budget is, as these are always computed.
     """
 
     name = "lattice_plus"
@@ -143,21 +144,21 @@ class LatticePlus:
         self._params, self._clock = params or LatticePlusParams(), clock
 
     def searching(self, effort: int | None, time_limit_s: float | None, clock: Clock) -> "LatticePlus":
-        """Return this policy with another budget: of work, or of seconds by `clock`; as before where both are None."""
+        """Return this policy with another budget of work, or of seconds by `clock`; unchanged if both are None."""
         if effort is not None:
             return LatticePlus(replace(self._params, effort=effort, time_limit_s=0.0))
         return LatticePlus(replace(self._params, time_limit_s=time_limit_s or self._params.time_limit_s), clock)
 
     def prepare(self) -> None:
-        """Compile what scheduling needs, or load it from the cache of an earlier run."""
+        """Compile the code that scheduling needs, or load it from the cache of an earlier run."""
         loops()
         for problem in _SMALL:
             LatticePlus(LatticePlusParams(effort=20)).decide(problem, None, 0.0, np.random.default_rng(0))
 
     def decide(self, view: TaskProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> TaskSchedule:
-        """Schedule all tasks; deterministic where the search is limited by effort.
+        """Schedule all tasks; deterministic if the search is limited by effort.
 
-        ValueError where a task fits in no enclosure.
+        Raises ValueError if a task fits in no enclosure.
         """
         budget = Budget(
             effort=self._params.effort, time_limit_s=_SEARCHING * self._params.time_limit_s, clock=self._clock
@@ -176,7 +177,7 @@ class LatticePlus:
     def _searched(
         problem: TaskProblem, placed: Placed, bound_s: float, budget: Budget, rng: np.random.Generator
     ) -> Placed:
-        """Return the shortest schedule that a search finds from one on."""
+        """Return the shortest schedule found by a search that starts from `placed`."""
         from fpga_pool.core.lattice.search import TaskSearch
 
         seed = int(rng.integers(1 << 31))
@@ -194,7 +195,7 @@ class LatticePlus:
 
 
 def _small(**changes: object) -> TaskProblem:
-    """Return a problem that makes the search compile everything it may need."""
+    """Return a small problem whose search compiles all code that a search may need."""
     fpgas = [3, 2, 2, 1, 1]
     arrays: dict[str, object] = {
         "enclosure_fpgas": [3, 2], "enclosure_links": [1, 2], "shape_begin": range(6), "shape_fpgas": fpgas,
@@ -203,5 +204,5 @@ def _small(**changes: object) -> TaskProblem:
     return TaskProblem(**(arrays | changes))  # type: ignore[arg-type]
 
 
-#: One that is searched forwards, and one where functions are loaded.
+#: A problem that is searched in forward time, and one in which functions are loaded.
 _SMALL = (_small(), _small(function=[0, 1, 0, 1, 0], load_s=0.5))

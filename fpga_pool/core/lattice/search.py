@@ -1,4 +1,4 @@
-"""The search of `lattice_plus`: weights of classes first, then the ends of a few enclosures, repeatedly."""
+"""The search of `lattice_plus`: first for weights of classes, then on the last tasks of a few enclosures at a time."""
 
 from dataclasses import dataclass, replace
 
@@ -13,33 +13,33 @@ from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import Floats, Ints
 
-#: Pairs of `Budget` that placing a task costs: a unit of effort is a millisecond or so where the loops are compiled.
+#: Pairs of `Budget` that placing a task costs: a unit of effort takes about a millisecond with compiled loops.
 _PAIRS_PER_TASK = 250
-#: Tasks placed between two looks at the clock, at least.
+#: Minimum number of tasks placed between two checks of the budget.
 _CHUNK = 5_000
-#: Weight of a class per logarithm of its width, where climbs begin.
+#: Initial weights of a class per logarithm of its width, for hill climbs.
 _WIDTH_POWERS = (1.0, 0.0, 0.5, 1.5, 2.0, 3.0, 4.0, 20.0)
-#: Climbs that are begun, how many of them go on, and the shares of what is left for the beginnings and for going on.
+#: Climbs that are started, how many of them are continued, and the shares of the remaining budget for both.
 _CLIMBS, _FINALISTS, _BEGINNING, _GOING_ON = 6, 2, 0.3, 0.35
-#: Tasks beyond which weights are found with a sample first; its tasks and enclosures; share of what is left for it,
-#: and climbs.
+#: Number of tasks above which weights are first found with a sample; the sample's tasks and enclosures, its share of
+#: the remaining budget, and its number of climbs.
 _MANY, _SAMPLE_TASKS, _SAMPLE_RINGS, _SAMPLING, _SAMPLE_CLIMBS = 20_000, 4_000, 4, 0.5, 3
-#: Enclosures and tasks (on average) that are scheduled again at once, and how often.
+#: Enclosures and (on average) tasks that are rescheduled together, and the number of tries.
 _RINGS, _TASKS, _TRIES = 4, 60, 30
-#: Manners to schedule: see `improve`.
+#: Scheduling methods: see `improve`.
 _EVENTS, _IN_TURN, _BOTH = 1, 2, 3
-#: Shapes that are begun with: the thriftiest that takes at most this share of the bound.
+#: Shapes to start with: those with the fewest FPGA-seconds that take at most this share of the bound.
 _TIME_SHARES = (1.0, 0.5, 0.25)
-#: Share of what is left for local search a start of each set of shapes.
+#: Share of the remaining budget for local search from the best start of each set of shapes.
 _SHAPING = 0.3
 _SAME = 1e-12
-#: Tasks up to which one after the other is tried too: it costs a look at each enclosure per task.
+#: Number of tasks up to which serial scheduling is also tried: it has to check each enclosure for each task.
 _FEW = 400
 
 
 @dataclass(slots=True, eq=False)
 class _Candidate:
-    """A schedule, when it ends, and the weights that it comes from."""
+    """A schedule, its end, and the weights that led to it."""
 
     end_s: float
     weights: Floats
@@ -50,7 +50,7 @@ class _Candidate:
 
 
 class TaskSearch:
-    """Looks for a shorter schedule than a given one."""
+    """Searches for a shorter schedule than a given one."""
 
     def __init__(self, problem: TaskProblem, start: Placed, bound_s: float, budget: Budget, seed: int) -> None:
         problem, start, self._order = sorted_by_class(problem, start)
@@ -64,7 +64,7 @@ class TaskSearch:
 
     @staticmethod
     def supports(problem: TaskProblem) -> bool:
-        """Return whether the loops can hold the enclosures."""
+        """Return whether all enclosures are small enough for the loops."""
         return bool(problem.enclosure_fpgas.max(initial=0) <= MOST_FPGAS)
 
     def run(self) -> Placed:
@@ -77,7 +77,7 @@ class TaskSearch:
     # Weights of classes -------------------------------------------------------------------------------------------
 
     def _climb(self) -> None:
-        """Find weights: from several starts, the best of which go on."""
+        """Find weights by hill climbs from several starts, of which the best continue."""
         if self._problem.tasks > _MANY and self._problem.rigid:
             self._climb_on_sample()
             return
@@ -111,13 +111,13 @@ class TaskSearch:
         return [np.stack((power * logs, np.ones(len(logs)))) for power in _WIDTH_POWERS]
 
     def _shapes(self) -> list[Ints]:
-        """Return shapes of the tasks to begin with."""
+        """Return the sets of shapes (T,) to start with."""
         if self._problem.rigid:
             return [self._best.shape]
         return [self._best.shape, *(thrifty_shapes(self._problem, share * self._bound_s) for share in _TIME_SHARES)]
 
     def _climb_on_sample(self) -> None:
-        """Find weights with a sample of tasks and enclosures, then change them with all."""
+        """Find weights with a sample of tasks and enclosures, then improve them with all."""
         rings = len(self._instance.size)
         stride = max(1, min(self._problem.tasks // _SAMPLE_TASKS, rings // _SAMPLE_RINGS))
         queues, some = self._queues(stride), max(1, round(rings / stride))
@@ -138,12 +138,12 @@ class TaskSearch:
         self._reweigh(min(found, key=lambda candidate: candidate.end_s), self._budget.part(_GOING_ON))
 
     def _mix_rings(self) -> None:
-        """Put enclosures of all sorts among the first ones."""
+        """Shuffle the enclosures, so that the first ones are a sample of all kinds."""
         rings = self._search.rings
         rings[:] = np.random.default_rng(int(self._search.random[0])).permutation(len(rings))
 
     def _queues(self, stride: int = 1) -> Queues:
-        """Return every n-th task by class, the longest first."""
+        """Return every `stride`-th task by class, longest first."""
         instance, shape = self._instance, self._search.shape
         length_s = instance.seconds[shape] + instance.tail_s
         of_class = instance.shape_class[shape]
@@ -152,19 +152,19 @@ class TaskSearch:
         return Queues(begin.astype(np.int64), tasks, np.log(np.maximum(length_s[tasks], 1e-300)))
 
     def _by_weights(self, queues: Queues, rings: int, weights: Floats) -> float:
-        """Try weights; return the end."""
+        """Schedule by weights on the first `rings` enclosures; return the end."""
         end_s = search.by_weights(self._search, queues, rings, weights, True, np.inf)
         self._budget.spend(_PAIRS_PER_TASK * len(queues.tasks))
         return float(end_s)
 
     def _scheduled_by(self, queues: Queues, weights: Floats) -> _Candidate:
-        """Return the schedule that weights make on all enclosures."""
+        """Return the schedule by weights on all enclosures."""
         end_s = self._by_weights(queues, len(self._instance.size), weights)
         search.take_trial(self._search)
         return self._candidate(end_s, weights)
 
     def _reweigh(self, candidate: _Candidate, budget: Budget) -> None:
-        """Change the weights of a candidate while the budget lasts."""
+        """Improve the weights of a candidate until the budget is spent."""
         self._put(candidate)
         queues, rings = self._queues(), len(self._instance.size)
         while budget.allows() and not self._done():
@@ -175,7 +175,7 @@ class TaskSearch:
     def _reweighed(
         self, queues: Queues, rings: int, weights: Floats, end_s: float, bound_s: float, budget: Budget
     ) -> float:
-        """Change weights for a moment."""
+        """Run one chunk of weight changes; return the best end."""
         work = max(_CHUNK, len(queues.tasks))
         end_s = search.reweigh(self._search, queues, rings, weights, end_s, bound_s, work)
         budget.spend(_PAIRS_PER_TASK * max(int(self._search.counts[0]), 1))
@@ -184,7 +184,7 @@ class TaskSearch:
     # Local search ----------------------------------------------------------------------------------------------------
 
     def _improve(self, candidate: _Candidate, budget: Budget) -> None:
-        """Schedule the ends of a few enclosures again, from a schedule on, while the budget lasts."""
+        """Improve a candidate by rescheduling the last tasks of a few enclosures until the budget is spent."""
         self._put(candidate)
         search.link(self._search)
         manners = _IN_TURN if self._loads else _BOTH if self._problem.tasks <= _FEW else _EVENTS
@@ -197,7 +197,7 @@ class TaskSearch:
                 self._fill(candidate, end_s)
 
     def _improve_each_shape(self, starts: list[_Candidate]) -> None:
-        """Improve the best start of each set of shapes: from wide tasks to narrow ones the way is often barred."""
+        """Improve the best start of each set of shapes, since local search rarely gets from wide to narrow shapes."""
         first = {candidate.shape.tobytes(): candidate for candidate in reversed(starts)}
         part = self._budget.part(_SHAPING)
         for number, candidate in enumerate(first.values()):
@@ -209,7 +209,7 @@ class TaskSearch:
         return self._best.end_s <= self._bound_s * (1 + _SAME)
 
     def _candidate(self, end_s: float, weights: Floats) -> _Candidate:
-        """Keep a copy of the plan."""
+        """Return a copy of the plan as a candidate, which also replaces the best one if it ends earlier."""
         plan = self._search.plan
         found = _Candidate(
             end_s, weights.copy(), plan.begin_s.copy(), plan.ring.copy(), plan.bits.copy(), self._search.shape.copy()
@@ -225,20 +225,20 @@ class TaskSearch:
         candidate.bits, candidate.shape = found.bits, found.shape
 
     def _put(self, candidate: _Candidate) -> None:
-        """Make a candidate the plan."""
+        """Copy a candidate into the plan."""
         plan = self._search.plan
         plan.begin_s[:], plan.ring[:], plan.bits[:] = candidate.begin_s, candidate.ring, candidate.bits
         self._search.shape[:] = candidate.shape
 
     def _from_placed(self, placed: Placed) -> _Candidate:
-        """Return a schedule as a candidate, backwards where time runs backwards."""
+        """Return a schedule as a candidate, in reversed time if the search uses it."""
         bits = np.add.reduceat(np.left_shift(1, placed.members), placed.member_begin[:-1])
         begin_s = placed.wct_s - placed.end_s if self._backwards else placed.begin_s.copy()
         weights = np.ones((2, len(self._instance.width)))
         return _Candidate(placed.wct_s, weights, begin_s, placed.enclosure.copy(), bits, placed.shape.copy())
 
     def _to_placed(self, candidate: _Candidate) -> Placed:
-        """Return a candidate as a schedule; all begin as early as the order on each FPGA allows."""
+        """Return a candidate as a schedule in which tasks begin as early as the order on each FPGA allows."""
         seconds = self._problem.shape_seconds[candidate.shape]
         order = np.argsort(-(candidate.begin_s + seconds) if self._backwards else candidate.begin_s, kind="stable")
         plan = Plan(candidate.begin_s.copy(), candidate.ring, candidate.bits)
@@ -255,7 +255,7 @@ class TaskSearch:
 
 
 def _search_for(instance: Instance, shape: Ints, seed: int) -> Search:
-    """Return room for a search that begins with some shapes."""
+    """Return the state of a search, initialized with the shapes (T,)."""
     tasks, rings, fpgas = len(instance.arrival_s), len(instance.size), len(instance.ready_s)
     return Search(
         instance=instance, room=room_for(instance), plan=plan_for(tasks), trial=plan_for(tasks), shape=shape.copy(),
@@ -266,11 +266,11 @@ def _search_for(instance: Instance, shape: Ints, seed: int) -> Search:
     )  # fmt: skip
 
 
-# ---- A problem as the loops of `kernels` read it
+# ---- A problem in the form used by the loops of `kernels`
 
 
 def placement_kind(width: int, links: int, fpgas: int, topology: int) -> int:
-    """Return how FPGAs for such a task are found on such an enclosure: `NOWHERE`, `ANY` or `ARC` (neighbours)."""
+    """Return which FPGAs of such an enclosure such a task can take: `NOWHERE` (none), `ANY`, or `ARC` (adjacent)."""
     if width > fpgas:
         return NOWHERE
     if width == 1 or links == Links.ANY or topology == Topology.FULL:
@@ -281,9 +281,9 @@ def placement_kind(width: int, links: int, fpgas: int, topology: int) -> int:
 
 
 def instance_of(problem: TaskProblem) -> Instance:
-    """Return the arrays of a problem; classes are the pairs of width and links that shapes have."""
+    """Return the arrays of a problem; classes are the distinct pairs of width and links of the shapes."""
     links = np.repeat(problem.links, np.diff(problem.shape_begin))
-    # An enclosure knows only neighbours and any: rings of one or two are lines, and one FPGA has no links.
+    # The loops distinguish only adjacent and any FPGAs: rings of two are lines, and one FPGA needs no links.
     links = np.where(problem.shape_fpgas == 1, Links.ANY, links)
     links = np.where((problem.shape_fpgas == 2) & (links == Links.RING), Links.LINE, links)
     pairs, shape_class = np.unique(np.stack((problem.shape_fpgas, links), axis=1), axis=0, return_inverse=True)
@@ -314,9 +314,9 @@ def instance_of(problem: TaskProblem) -> Instance:
 
 
 def sorted_by_class(problem: TaskProblem, placed: Placed) -> tuple[TaskProblem, Placed, Ints]:
-    """Return both with tasks by the class of their shape, the longest first, and (T,) which task each was.
+    """Return both with tasks sorted by the class of their shape, longest first, and (T,) their original indices.
 
-    So they lie in memory as they are asked for, which makes schedules of 100,000 tasks twice as quick.
+    Tasks are then in memory in the order of access, which makes scheduling of 100,000 tasks twice as fast.
     """
     links, fpgas = problem.links, problem.shape_fpgas[placed.shape]
     order = np.lexsort((-(problem.shape_seconds[placed.shape] + problem.arrival_s), links, fpgas))
@@ -333,7 +333,7 @@ def sorted_by_class(problem: TaskProblem, placed: Placed) -> tuple[TaskProblem, 
 
 
 def in_order(placed: Placed, by_class: TaskProblem, order: Ints) -> Placed:
-    """Return a schedule of `sorted_by_class` for the tasks as they were."""
+    """Return a schedule of tasks from `sorted_by_class` with the tasks in their original order."""
     back = np.argsort(order)
     number = np.diff(by_class.shape_begin)[back]
     first = np.concatenate(([0], np.cumsum(number)[:-1]))
@@ -351,9 +351,9 @@ def _rearranged(placed: Placed, order: Ints, shape: Ints) -> Placed:
 
 
 def reversed_in_time(instance: Instance) -> Instance:
-    """Return the problem read backwards: what was before the first task of an FPGA, or a task, now follows the last.
+    """Return the problem in reversed time: arrival and ready times become times that follow a task or an FPGA's last.
 
-    A schedule of the one, read backwards, is one of the other, as long as no functions have to be loaded.
+    A schedule of one problem, reversed, is a schedule of the other, if no functions have to be loaded.
     """
     return instance._replace(
         arrival_s=np.zeros(len(instance.arrival_s)),
@@ -366,7 +366,7 @@ def reversed_in_time(instance: Instance) -> Instance:
 
 
 def room_for(instance: Instance) -> Room:
-    """Return scratch for schedules of the instance."""
+    """Return scratch memory for schedules of the instance."""
     classes, tasks = len(instance.width), len(instance.arrival_s)
     rings, fpgas = len(instance.size), len(instance.ready_s)
     return Room(
@@ -390,5 +390,5 @@ def plan_for(tasks: int) -> Plan:
 
 
 def _own(array: Floats | Ints) -> np.ndarray:
-    """Return a copy that can be written: the loops are compiled for one kind of array only."""
+    """Return a writable copy, as the loops are compiled for writable arrays only."""
     return np.array(array)

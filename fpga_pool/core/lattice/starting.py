@@ -1,6 +1,6 @@
-"""Choice of the waiting tasks that begin now, and of FPGAs reserved for those that have waited long.
+"""Choice of the waiting tasks that begin now, and of FPGAs to reserve for tasks that have waited long.
 
-The live pool and the simulator decide by this code; they differ in where FPGAs and times come from.
+The live pool and the simulator share this code; they differ only in the source of FPGAs and times.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,24 +18,24 @@ from fpga_pool.core.types import Floats, Ints
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Waiting:
-    """Tasks that could run now, and for each the shapes (indices of the whole problem's) in which it could."""
+    """Tasks that some enclosure could take, and the possible shapes of each (indices of the whole problem's shapes)."""
 
     tasks: list[int]
     shapes: list[list[int]]
 
     @cached_property
     def flat(self) -> list[int]:
-        """The shapes of all of them, one after the other: what a problem of them numbers."""
+        """The shapes of all tasks, concatenated, in the order of their indices in a problem with only these tasks."""
         return [shape for of_task in self.shapes for shape in of_task]
 
     def only(self, tasks: set[int]) -> "Waiting":
-        """Return those that are in the set."""
+        """Return the waiting tasks that are in the set."""
         kept = [(task, of_task) for task, of_task in zip(self.tasks, self.shapes, strict=True) if task in tasks]
         return Waiting(tasks=[task for task, _ in kept], shapes=[of_task for _, of_task in kept])
 
 
 def able_to_run(problem: TaskProblem, tasks: Sequence[int], there: Bools) -> Waiting:
-    """Return those of the tasks that some enclosure could take if only the FPGAs (F,) were used that are there."""
+    """Return the tasks that some enclosure could take if all FPGAs in service, `there` (F,), were free."""
     base, runs = first_fpgas(problem), np.zeros(problem.fpgas, np.int64)
     rooms = []
     for e, (size, topology) in enumerate(
@@ -64,7 +64,7 @@ def able_to_run(problem: TaskProblem, tasks: Sequence[int], there: Bools) -> Wai
 def planned(
     policy: TaskPolicy, problem: TaskProblem, state: PolicyState, rng: np.random.Generator
 ) -> TaskSchedule | Placed:
-    """Return the policy's schedule; without bounds, if the policy can do without them."""
+    """Return the policy's schedule; lower bounds are not computed if the policy can omit them."""
     if isinstance(policy, ListPolicy):
         return policy.place(problem, allotted_shapes(problem), state)
     return policy.decide(problem, state, 0.0, rng)
@@ -72,16 +72,16 @@ def planned(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Begun:
-    """A task that is given FPGAs, now or later."""
+    """A task to which FPGAs are allocated, now or later."""
 
-    #: Its number in the problem, and the shape (an index of the problem's shapes).
+    #: The index of the task in the problem, and of its shape among the problem's shapes.
     task: int
     shape: int
-    #: The enclosure, the indices of the FPGAs in it, and the same among all FPGAs.
+    #: The enclosure, the indices of the FPGAs in it, and their indices among all FPGAs.
     enclosure: int
     members: Ints
     fpgas: Ints
-    #: Seconds until all of them are free, until it computes (a load may come between), and until it ends.
+    #: Seconds until all these FPGAs are free, until the task computes (possibly after a load), and until it ends.
     wait_s: float
     begin_s: float
     end_s: float
@@ -92,12 +92,12 @@ def _anywhere(task: int, fpgas: Ints) -> bool:  # noqa: ARG001
 
 
 class Starting:
-    """The FPGAs at one moment, while tasks are given some of them.
+    """The state of the FPGAs at one moment, while some of them are allocated to tasks.
 
-    `waiting` are the tasks that wait, in order of arrival; `there` (F,) which FPGAs are in service, `ready_s` (F,)
-    seconds until each is free (0 = it is), `loaded` (F,) the function that each has loaded, -1 = none; `takeable` (F,)
-    which FPGAs a task that has waited long may be given before they are free, None = those that are free.  `may_begin`
-    says whether a task may have these FPGAs (indices among all) now.
+    `waiting` are the waiting tasks in order of arrival; `there` (F,) tells which FPGAs are in service, `ready_s` (F,)
+    the seconds until each is free (0 = now), `loaded` (F,) the function that each has loaded, -1 = none.  `takeable`
+    (F,) tells which FPGAs a task that has waited long may take even if they are not free, None = only free ones.
+    `may_begin` returns whether a task may have these FPGAs (indices among all) now.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Starting:
         self._loaded = loaded.copy()
         self._ready_s = np.maximum(ready_s, 0.0)
         if not there.all():
-            # Nothing is planned onto an FPGA that is away, since all that waits can be done before this.
+            # No task is planned on an FPGA out of service, since all waiting tasks can end before this time.
             all_s = sum(problem.shape_seconds[of_task].max() + problem.load_s for of_task in self._able.shapes)
             self._ready_s[~there] = self._ready_s.max() + 2 * all_s + 1
         self._last: tuple[Waiting, TaskSchedule | Placed] | None = None
@@ -132,13 +132,14 @@ class Starting:
 
     @property
     def any_free(self) -> bool:
-        """Whether some FPGA has nothing to do."""
+        """Whether some FPGA is free."""
         return bool(self._free.any())
 
     def reserve(self, task: int) -> tuple[Begun | None, bool]:
-        """Give a task the FPGAs where it can begin first, or keep them for it until it can; say which of both.
+        """Reserve for a task the FPGAs where it can begin first; return the allocation and whether it begins now.
 
-        It takes its quickest shape.  None if it may not begin there: it waits, and nothing is kept for it.
+        The task takes its fastest shape.  The allocation is None if it could begin there now but may not: then it waits
+        without a reservation.
         """
         alone = self._able.only({task})
         rest = self._rest(alone)
@@ -157,7 +158,7 @@ class Starting:
     def begin(
         self, tasks: set[int], solve: Callable[[TaskProblem], TaskSchedule | Placed | None]
     ) -> list[Begun] | None:
-        """Return those of the tasks that a schedule of all of them begins now; None if none can be made."""
+        """Schedule all the tasks with `solve` and return those that begin now; None if there is no schedule."""
         self._last = None
         some = self._able.only(tasks)
         if not some.tasks:
@@ -175,7 +176,7 @@ class Starting:
         return begun
 
     def later_s(self) -> float:
-        """Return in how many seconds the first task of the last schedule begins that does not now; inf = none does."""
+        """Return the seconds until the first later task of the last schedule begins; inf = there is none."""
         if self._last is None:
             return np.inf
         waiting, plan = self._last
@@ -183,7 +184,7 @@ class Starting:
         return min((wait_s for wait_s in waits_s if wait_s > 0), default=np.inf)
 
     def occupy(self, fpgas: Ints, until_s: float) -> None:
-        """Mark FPGAs as free at a later time only, as they are assigned to another task."""
+        """Mark FPGAs as occupied until a later time, as they are assigned to another task."""
         self._ready_s[fpgas] = until_s
         self._free[fpgas] = self._takeable[fpgas] = False
 
@@ -211,7 +212,7 @@ class Starting:
         )
 
     def _rest(self, waiting: Waiting) -> TaskProblem:
-        """Return the problem of these tasks, which have arrived, on the FPGAs as they are now."""
+        """Return the problem of these tasks, all of which have arrived, with the present state of the FPGAs."""
         problem = self._problem
         chosen = np.array(waiting.flat, np.int64)
         rows = np.array(waiting.tasks, np.int64)

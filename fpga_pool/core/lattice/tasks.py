@@ -1,7 +1,7 @@
 """The problem, tasks on enclosures of linked FPGAs, and the schedule that a policy returns.
 
 Index conventions: T tasks in order of submission, E enclosures, S shapes (at least one per task), F FPGAs of all
-enclosures one after the other, M members (FPGAs of all scheduled tasks, task after task).
+enclosures, concatenated, M members (FPGAs of all scheduled tasks, concatenated).
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,7 +14,7 @@ from fpga_pool.core.types import Floats, Ints, fill_empty, floats, freeze_arrays
 
 
 class Links(IntEnum):
-    """How the FPGAs of a task have to be linked, from the weakest wish to the strongest."""
+    """How the FPGAs of a task have to be linked, from the weakest requirement to the strongest."""
 
     #: Any free FPGAs of one enclosure.
     ANY = 0
@@ -29,7 +29,7 @@ class Topology(IntEnum):
 
     LINE = 0
     RING = 1
-    #: Each with each.
+    #: Each FPGA is linked with all others.
     FULL = 2
 
 
@@ -37,24 +37,24 @@ class Topology(IntEnum):
 class TaskProblem:
     """T tasks to schedule on E enclosures: every array of the task format (doc/formats)."""
 
-    #: (E,) FPGAs of each enclosure, and their `Topology`.
+    #: (E,) number of FPGAs in each enclosure, and their `Topology`.
     enclosure_fpgas: Ints
     enclosure_links: Ints
-    #: (T + 1,) where each task's shapes begin in the two arrays below; a rigid task has one shape.
+    #: (T + 1,) index of each task's first shape in the two arrays below; a rigid task has one shape.
     shape_begin: Ints
-    #: (S,) FPGAs that a task takes in this shape, and for how many seconds.
+    #: (S,) number of FPGAs that a task takes in this shape, and for how many seconds.
     shape_fpgas: Ints
     shape_seconds: Floats
-    #: (T,) the task's wish for `Links`.
+    #: (T,) the `Links` that the task requests.
     links: Ints
-    #: (T,) when the task arrives; nothing of it begins earlier.
+    #: (T,) the time when the task arrives; neither the task nor its load begins earlier.
     arrival_s: Floats = field(default_factory=lambda: floats([]))
-    #: (T,) function that its FPGAs compute, -1 = none in particular.
+    #: (T,) function that its FPGAs compute, -1 = no specific one.
     function: Ints = field(default_factory=lambda: ints([]))
-    #: (F,) function that each FPGA has at first, -1 = none, and when it is free.
+    #: (F,) function that each FPGA has initially, -1 = none, and the time when it becomes free.
     loaded: Ints = field(default_factory=lambda: ints([]))
     ready_s: Floats = field(default_factory=lambda: floats([]))
-    #: Seconds that an FPGA takes to load another function than it has; the first one of an empty FPGA is free.
+    #: Seconds that an FPGA takes to replace its function by another; loading an empty FPGA takes no time.
     load_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class TaskProblem:
 
     @property
     def rigid(self) -> bool:
-        """Whether every task has one shape only."""
+        """Whether every task has exactly one shape."""
         return len(self.shape_fpgas) == self.tasks
 
     def _fill_optional(self) -> None:
@@ -110,7 +110,7 @@ class TaskProblem:
             array = getattr(self, name)
             if not (np.isfinite(array) & (array >= 0)).all():
                 raise ValueError(f"{name}: expected finite numbers, 0 or more")
-        # A schedule has one task after the other at worst, each with a load.
+        # In the worst case, a schedule runs one task after the other, each with a load.
         with np.errstate(over="ignore"):
             work_s = self.shape_seconds.sum() + self.load_s * self.tasks
             latest_s = work_s + self.arrival_s.max(initial=0.0) + self.ready_s.max(initial=0.0)
@@ -124,17 +124,17 @@ class TaskProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TaskSchedule:
-    """When and where each task runs, and what is proven about every schedule of the problem."""
+    """When and where each task runs, and lower bounds that hold for every schedule of the problem."""
 
-    #: (T,) the enclosure, the shape (an index of the problem's shapes), and from when to when.
+    #: (T,) the enclosure, the shape (an index of the problem's shapes), begin and end.
     enclosure: Ints
     shape: Ints
     begin_s: Floats
     end_s: Floats
-    #: (T + 1,) where each task's FPGAs begin in `members`, and (M,) their indices within the enclosure.
+    #: (T + 1,) index of each task's first FPGA in `members`, and (M,) the indices of FPGAs within the enclosure.
     member_begin: Ints
     members: Ints
-    #: No schedule ends earlier: the paper's bound, and the tightest that was proven.
+    #: Lower bounds on the end of any schedule: the paper's, and the tightest proven one.
     bound_paper_s: float
     bound_tight_s: float
 
@@ -143,33 +143,33 @@ class TaskSchedule:
 
     @property
     def wct_s(self) -> float:
-        """The workloads' completion time: when the last task ends (lattice paper, section IV)."""
+        """The workloads' completion time, at which the last task ends (lattice paper, section IV)."""
         return float(self.end_s.max(initial=0.0))
 
 
-#: The numbers of free FPGAs that are connected with each other, the largest first.
+#: The sizes of the sets of connected free FPGAs, largest first.
 Fragments = tuple[int, ...]
 
 
-# ---- Choice of FPGAs of an enclosure that are linked as a task asks, so that the others stay connected
+# ---- Choice of FPGAs of an enclosure that are linked as a task requests, so that the others stay connected
 
-# Members are the indices of FPGAs within one enclosure: on a line each is linked to the next, on a ring the last one to
-# the first as well.  What is left free after a choice is its fragments, the numbers of FPGAs that are still connected;
-# of two lists of fragments, longest first, the better one is the greater in lexicographic order: what can be kept whole
-# for a wide task matters most.  Everything here is a pure function of a few dozen members at most.
+# Members are the indices of FPGAs within one enclosure.  On a line each is linked to the next one; on a ring the last
+# is also linked to the first.  A choice leaves fragments: the sizes of the sets of free FPGAs that are still connected.
+# Of two lists of fragments, longest first, the lexicographically greater one is better, since the largest set that
+# remains for a wide task matters most.  All functions here are pure, for at most a few dozen members.
 
 
 def connected_runs(members: Collection[int], size: int, topology: Topology) -> list[tuple[int, ...]]:
-    """Return the largest connected sets among members of an enclosure of `size`, each in the order of its path.
+    """Return the maximal connected sets among members of an enclosure of `size`, each in the order of its path.
 
-    ValueError if a member is not in the enclosure.
+    Raises ValueError if a member is not in the enclosure.
     """
     there = set(members)
     if there and (min(there) < 0 or max(there) >= size):
         raise ValueError(f"members: expected indices of 0 to {size - 1}, found {sorted(there)}")
     if topology == Topology.FULL or len(there) == size:
         return [tuple(sorted(there))] if there else []
-    # A ring is followed from behind a member that is missing, a line from its end.
+    # Start on a ring after a missing member, on a line at its end.
     begin = next(index for index in range(size) if index not in there) + 1 if topology == Topology.RING else 0
     runs: list[tuple[int, ...]] = []
     run: list[int] = []
@@ -183,12 +183,12 @@ def connected_runs(members: Collection[int], size: int, topology: Topology) -> l
 
 
 def fragments(free: Collection[int], size: int, topology: Topology) -> Fragments:
-    """Return how many of the free members are connected with each other, the largest number first."""
+    """Return the sizes of the connected sets of free members, largest first."""
     return tuple(sorted(map(len, connected_runs(free, size, topology)), reverse=True))
 
 
 def is_linked(members: Collection[int], size: int, topology: Topology, wish: Links) -> bool:
-    """Return whether different members are linked as wished: a line is a connected path, a ring closes a cycle.
+    """Return whether distinct members are linked as `wish` requires: in a connected path (line) or a cycle (ring).
 
     One FPGA, or two that are linked, count as a ring.
     """
@@ -208,23 +208,22 @@ def choose(
     cost: Sequence[float] | None = None,
     admits: Callable[[tuple[int, ...]], bool] | None = None,
 ) -> tuple[int, ...] | None:
-    """Return `count` free members that are linked as wished, and that `admits` allows; None if there are none.
+    """Return `count` free members that are linked as `wish` requires and that `admits` allows; None if there are none.
 
-    Of all such sets it is one of those with the least sum of `cost` (size,); of these, with equal costs, the one that
-    leaves the best fragments; of these the one with the lowest indices.  Members come in the order of their path.
-    `admits` is not asked where members are linked as wished whichever they are.  ValueError if a member is not in the
-    enclosure, or `count` is below 1.
+    Of all such sets, one with the smallest sum of `cost` (size,) is chosen; of those with equal costs, the one that
+    leaves the best fragments, then the one with the lowest indices.  Members are in the order of their path.  `admits`
+    is not called if any members would be linked as required.  Raises ValueError if a member is not in the enclosure, or
+    `count` is below 1.
     """
     if count < 1:
         raise ValueError(f"count: expected 1 or more, found {count}")
     costs = [0.0] * size if cost is None else cost
     if wish == Links.ANY or topology == Topology.FULL:
         return _cheapest(set(free), size, topology, count, costs)
-    # Without `admits` the filter keeps all.
+    # If `admits` is None, the filter keeps all paths.
     best: tuple[float, tuple[int, ...], tuple[int, ...]] | None = None
     for path in filter(admits, paths(free, size, topology, wish, count)):
-        # The better fragments are the greater ones; their sum is the same for all, so that none is a beginning of
-        # another one.
+        # Greater fragments are better.  All lists have the same sum, so none is a prefix of another.
         left = fragments(set(free) - set(path), size, topology)
         key = (sum(costs[index] for index in path), tuple(-length for length in left), path)
         best = key if best is None else min(best, key)
@@ -232,7 +231,7 @@ def choose(
 
 
 def paths(free: Collection[int], size: int, topology: Topology, wish: Links, count: int) -> Iterator[tuple[int, ...]]:
-    """Yield the free members on each connected path of `count` that is linked as wished, on a line or a ring."""
+    """Yield each connected path of `count` free members that is linked as `wish` requires, on a line or a ring."""
     for run in connected_runs(free, size, topology):
         closed = topology == Topology.RING and len(run) == size
         starts = size if closed and count < size else len(run) - count + 1
@@ -245,7 +244,7 @@ def paths(free: Collection[int], size: int, topology: Topology, wish: Links, cou
 def _cheapest(
     free: set[int], size: int, topology: Topology, count: int, cost: Sequence[float]
 ) -> tuple[int, ...] | None:
-    """Return the cheapest members, linked or not; among equals from the shortest runs, and there from one end."""
+    """Return the cheapest members, linked or not; of equal ones those in the shortest runs, starting at one end."""
     if len(free) < count:
         return None
     limit = sorted(cost[index] for index in free)[count - 1]

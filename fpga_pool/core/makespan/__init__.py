@@ -1,6 +1,6 @@
-"""Planners that minimise the makespan of a batch (makespan paper).
+"""Planners that minimize the makespan of a batch (makespan paper).
 
-Those that solve linear programmes are imported from their modules: `paper.cim`, `paper.nim`, `paper.ncjm`.
+Import the planners that solve linear programs from their own modules: `paper.cim`, `paper.nim`, `paper.ncjm`.
 """
 
 from fpga_pool.core.makespan.greedy import Ect

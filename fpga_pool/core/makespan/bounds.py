@@ -8,33 +8,33 @@ from numpy.typing import NDArray
 from fpga_pool.core.makespan.fluid import seconds_per_bit
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
-#: Steps of the price ascent, and the lengths (relative change of a price per relative overload) from the first one to
-#: the last, falling geometrically: within 0.1 % of the linear program on the workload of the makespan paper, 5.2, with
-#: speeds of accelerators apart up to 25 times, and within 1 % where each runs one of four functions.
+#: Number of steps of the price ascent, and the first and last step length (relative change of a price per relative
+#: overload); lengths fall geometrically.  The bound is within 0.1 % of the linear program on the workload of the
+#: makespan paper, 5.2, with accelerator speeds up to 25 times apart, and within 1 % if each runs one of four functions.
 _STEPS = 80
 _STEP_LENGTHS = (1.0, 0.004)
-#: The ascent looks at no more job-accelerator pairs than this; the bound itself looks at all.
+#: The ascent samples jobs so that it evaluates about this many job-accelerator pairs; the bound itself uses all pairs.
 _ASCENT_PAIRS = 400_000
-#: Compiled, it looks at this many jobs per accelerator at least.
+#: The ascent uses at least this many jobs per accelerator, which is affordable because its loop is compiled.
 _ROWS_PER_PRICE = 2
 #: Prices do not fall below this share of the even price, so that they can rise again.
 _LEAST_PRICE = 1e-9
-#: Pairs of one block where all of them are looked at, to bound memory.
+#: Pairs per block if all pairs are evaluated; limits memory.
 _BLOCK_PAIRS = 4_000_000
-#: The same where what is worked out of a block should stay in the cache of a processor; and the rows that are worth it.
+#: Pairs per block whose intermediate results fit in a processor's cache, and the fewest rows worth a block.
 _CACHED_PAIRS, _LEAST_ROWS = 32_768, 64
-#: Release times tried as the beginning of a busy stretch of a link; any subset is valid.
+#: Most release times tried as the start of a busy period of a link; any subset gives a valid bound.
 _RELEASES = 64
-#: Claims are compared with this relative slack, far above rounding.
+#: Relative tolerance of comparisons, far above rounding errors.
 _ROUNDING = 1e-9
-#: Doublings after which a length is not looked for any more: numbers at the end of what floats hold.  Halvings of what
-#: the bound by backlog may be; it is lowered by the rounding.
+#: Search for the backlog bound: doublings of the upper limit before giving up (numbers close to the range of floats),
+#: and bisection steps.  The result is lowered by `_ROUNDING`.
 _DOUBLINGS, _HALVINGS = 60, 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LowerBound:
-    """A bound, and the prices that prove it where it is the compute bound in the plan format's form."""
+    """A bound, and the prices that prove it if it is the compute bound and the plan format's formula yields it."""
 
     seconds: float
     #: (A,) or empty.
@@ -46,16 +46,16 @@ class ComputeBound:
     """The bound by the work of all accelerators together."""
 
     seconds: float
-    #: (A,) that prove it.
+    #: (A,) the prices that prove it.
     prices: Floats
-    #: What the plan format's formula says of these prices: sum_i min_j y_j e_ij + sum_j y_j ready_j.
+    #: Value of the plan format's formula for these prices: sum_i min_j y_j e_ij + sum_j y_j ready_j.
     formula_s: float
 
 
 def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
-    """Return the largest of the bounds; where the simple ones prove `at_most_s` optimal, the larger of those.
+    """Return the largest of all bounds; only the simple bound if that already proves `at_most_s` optimal.
 
-    `at_most_s` is the makespan of a known plan, inf = none; jobs are not considered where they would end later.
+    `at_most_s` is the makespan of a known plan (inf = none); accelerators where a job would end later are ignored.
     """
     bound = simple_bound(problem)
     if not problem.jobs or bound.seconds >= at_most_s * (1 - _ROUNDING):
@@ -64,7 +64,7 @@ def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
 
 
 def simple_bound(problem: BatchProblem) -> LowerBound:
-    """Return the larger of the bounds by single jobs and by links, which need no prices."""
+    """Return the larger of the bounds by single jobs and by links, which do not need prices."""
     return LowerBound(max(job_path_s(problem), links_s(problem)) if problem.jobs else 0.0)
 
 
@@ -72,7 +72,7 @@ def raised(problem: BatchProblem, bound: LowerBound, compute: ComputeBound) -> L
     """Return the larger of `bound` and the compute bound."""
     if compute.seconds <= bound.seconds:
         return bound
-    # The format's formula is no bound where a priced accelerator gets ready after T: that one may stay unused.
+    # The plan format's formula is no bound if an accelerator with a price is ready only after T and may stay unused.
     is_late = (problem.ready_s[compute.prices > 0] > compute.seconds).any()
     if is_late or compute.formula_s < compute.seconds * (1 - _ROUNDING):
         return LowerBound(compute.seconds)
@@ -80,13 +80,13 @@ def raised(problem: BatchProblem, bound: LowerBound, compute: ComputeBound) -> L
 
 
 def raised_by_backlog(problem: BatchProblem, bound: LowerBound) -> LowerBound:
-    """Return the larger of `bound` and what responders hold proves."""
+    """Return the larger of `bound` and the bound by the backlog of responders."""
     least_s = backlog_bound_s(problem, _must_be_sent(problem), bound.seconds)
     return LowerBound(least_s) if least_s > bound.seconds else bound
 
 
 def job_path_s(problem: BatchProblem) -> float:
-    """Return the bound by the longest single job: transfer at the best rate, or slot made ready, then compute."""
+    """Return the bound by the longest single job: the later of transfer and slot preparation, then compute."""
     if not (problem.ready_s.any() or problem.load_s.any()) and (np.diff(problem.responder) >= 0).all():
         return _job_path_by_responder_s(problem)
     s_per_bit = seconds_per_bit(problem, np.arange(len(problem.ingress_bps)))
@@ -110,7 +110,7 @@ def job_path_s(problem: BatchProblem) -> float:
 
 
 def _job_path_by_responder_s(problem: BatchProblem) -> float:
-    """As `job_path_s`, where accelerators of a responder differ in nothing but seconds and stand side by side."""
+    """Return `job_path_s` if the accelerators of a responder are adjacent columns and differ only in `seconds`."""
     hosts, first = np.unique(problem.responder, return_index=True)
     s_per_bit = seconds_per_bit(problem, hosts)
     if not (s_per_bit.any() and problem.input_bytes.any()):
@@ -125,12 +125,12 @@ def _job_path_by_responder_s(problem: BatchProblem) -> float:
 
 
 def _least_by_responder_s(seconds: Floats, first: Ints) -> Floats:
-    """Return (n, hosts) the least of the columns of each responder, which begin at `first` (hosts,)."""
+    """Return (n, hosts) the minimum over the columns of each responder, which begin at `first` (hosts,)."""
     slots = seconds.shape[1] // len(first)
     if not np.array_equal(first, np.arange(0, seconds.shape[1], slots)):
         least_s: Floats = np.minimum.reduceat(seconds, first, axis=1)
         return least_s
-    # Where all have the same number, whole columns are compared, which is several times as quick.
+    # If all have the same number of columns, whole columns are compared, which is several times faster.
     least_s = seconds[:, ::slots].copy()
     for slot in range(1, slots):
         np.minimum(least_s, seconds[:, slot::slots], out=least_s)
@@ -140,7 +140,7 @@ def _least_by_responder_s(seconds: Floats, first: Ints) -> Floats:
 def links_s(problem: BatchProblem) -> float:
     """Return the bound by the egress of each requester, and by the ingress of all responders together.
 
-    Only jobs that cannot run on the host that sends them count: the others might move no byte.
+    Only jobs that cannot run on the host that sends their input count; the others might not use the network.
     """
     if not (np.isfinite(problem.egress_bps).any() or np.isfinite(problem.ingress_bps).any()):
         return 0.0
@@ -173,11 +173,11 @@ def _may_stay_local(problem: BatchProblem) -> NDArray[np.bool_]:
 
 
 def _links_s(problem: BatchProblem, jobs: Ints, tail_s: Floats, link: Ints, limit_bps: Floats) -> float:
-    """Return the bound by links that each of `jobs` must cross: `link` (n,) says which.
+    """Return the bound by links, where each of `jobs` must cross the link in `link` (n,).
 
-    The transfers of any set of jobs begin at its first release at the earliest and keep the link busy for the sum of
-    their bits; whichever ends last still has to compute.  The best sets are, per release time, the jobs released then
-    or later whose tails are the longest (Jackson's rule).
+    The transfers of any set of jobs begin no earlier than its first release and keep the link busy for the sum of their
+    bits; the job whose transfer ends last still has to compute.  The best sets are, per release time, the jobs released
+    then or later that have the longest tails (Jackson's rule).
     """
     release_s = problem.release_s[jobs]
     begins_s = np.unique(release_s)
@@ -187,7 +187,7 @@ def _links_s(problem: BatchProblem, jobs: Ints, tail_s: Floats, link: Ints, limi
         late = order[release_s[order] >= begin_s]
         sent_s = np.cumsum(8.0 * problem.input_bytes[jobs[late]] / limit_bps[link[late]])
         first = np.flatnonzero(np.diff(link[late], prepend=-1))
-        # What was counted before the first job of a link belongs to other links.
+        # The sums before the first job of a link belong to other links.
         before_s = np.append(0.0, sent_s)[first]
         sent_s -= np.repeat(before_s, np.diff(first, append=len(late)))
         bound_s = max(
@@ -216,9 +216,9 @@ def compute_bound(problem: BatchProblem, at_most_s: float = np.inf) -> ComputeBo
 
 
 def _ascend(seconds: Floats, ready_s: Floats) -> Floats:
-    """Return the best prices that a short multiplicative ascent finds: dear is what would end late.
+    """Return the best prices found by a short multiplicative ascent, which raises those of overloaded accelerators.
 
-    `seconds` (n, a) are inf where a job cannot run, with at least one finite value in each row and column; accelerators
+    `seconds` (n, a) is inf if a job cannot run, with at least one finite value in each row and column; accelerators
     become free at `ready_s` (a,).
     """
     slots = seconds.shape[1]
@@ -239,7 +239,7 @@ def _ascend(seconds: Floats, ready_s: Floats) -> Floats:
 
 
 def _cheapest(seconds: Floats, prices: Floats) -> tuple[Ints, Floats]:
-    """Return for each row where seconds * price is least, and the seconds there; all prices positive."""
+    """Return for each row the column with the smallest seconds * price, and its seconds; all prices are positive."""
     from fpga_pool.core.makespan.kernels import loops
 
     column, there_s = np.empty(len(seconds), np.int64), np.empty(len(seconds))
@@ -253,7 +253,7 @@ def _least_s(work_s: float, prices: Floats, ready_s: Floats) -> float:
         return 0.0
     order = np.argsort(ready_s, kind="stable")
     order = order[prices[order] > 0]
-    # With the first k accelerators in use, T = (work + sum y ready) / sum y; the least such T is the one that holds.
+    # With the first k accelerators in use, T = (work + sum y ready) / sum y; the smallest of these is the solution.
     priced = np.cumsum(prices[order])
     return float(((work_s + np.cumsum(prices[order] * ready_s[order])) / priced).min())
 
@@ -269,33 +269,34 @@ def _priced_work_s(problem: BatchProblem, prices: Floats, at_most_s: float) -> t
 
 
 def _usable(problem: BatchProblem, seconds: Floats, at_most_s: float) -> Floats:
-    """Return some rows of `seconds` with inf where the job would end after `at_most_s`."""
+    """Return the given rows of `seconds`, with inf if the job would end after `at_most_s`."""
     if np.isinf(at_most_s):
         return seconds
     return np.where(seconds + problem.ready_s > at_most_s * (1 + _ROUNDING), np.inf, seconds)
 
 
-# ---- Lower bound by what responders hold: inputs that have arrived, in part or all, and are not computed yet.
+# ---- Lower bound by the backlog of responders: inputs that have arrived, in part or completely, and are not computed.
 
-# A job computes when all of its input is there.  So while b bits move at a rate r at most, and compute for e seconds,
-# the responder holds b / 2 of them on average, and the job fills at least b^2 / (2 r) + b e / 2 of its backlog, in bits
-# times seconds, wherever and whenever it runs.
+# A job computes only after its whole input has arrived.  While its b bits arrive at a rate of at most r, and while it
+# computes for e seconds, the responder holds b / 2 of them on average.  So the job contributes at least
+# b^2 / (2 r) + b e / 2 to the backlog, in bits times seconds, wherever and whenever it runs.
 #
-# Of a plan that ends at T, let L be what a responder receives in all, B the limit of its ingress, and P what its slots
-# compute per second at most.  At t it has received no more than B t, and P (T - t) at most is yet to be computed; of
-# this L - B t at least has yet to arrive.  So it holds at most
+# In a plan that ends at T, let L be the bits that a responder receives in total, B the limit of its ingress, and P the
+# most bits per second that its slots compute.  At t it has received at most B t, and at most P (T - t) remain to be
+# computed, of which at least L - B t have yet to arrive.  So the responder holds at most
 #
 #     min{ B t,  P (T - t),  P (T - t) - (L - B t) }.
 #
-# The bound is the least T for which L, summed over the responders, can be all that must be sent, and that area all that
-# jobs need of it.  It is above the bound by links where slots compute hardly quicker than inputs arrive.
+# The bound is the smallest T for which the L of all responders can add up to all bits that must be sent, and the areas
+# under that minimum to the backlog of all jobs.  It exceeds the bound by links if slots compute hardly faster than
+# inputs arrive.
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def backlog_bound_s(problem: BatchProblem, jobs: Ints, at_least_s: float) -> float:
-    """Return the bound by `jobs` (n,), which all must be sent to a responder; `at_least_s` where it is not above that.
+    """Return the larger of `at_least_s` and the backlog bound of `jobs` (n,), all of which must be sent to a responder.
 
-    Each has bits to send.  The bound does not apply where ingress has no limit, or compute takes no time.
+    Each job has bits to send.  The bound does not apply if ingress is unlimited or compute takes no time.
     """
     ingress_bps = np.zeros(len(problem.ingress_bps))
     hosts = np.unique(problem.responder)
@@ -329,7 +330,7 @@ def backlog_bound_s(problem: BatchProblem, jobs: Ints, at_least_s: float) -> flo
 
 
 def _looked_at(problem: BatchProblem, jobs: Ints, bits: Floats) -> tuple[Floats, Floats]:
-    """Return (n,) the least seconds of each job, and (A,) how many bits per second an accelerator computes at most."""
+    """Return (n,) the smallest seconds of each job, and (A,) the most bits per second an accelerator computes."""
     least_s, slot_bps = np.empty(len(jobs)), np.zeros(problem.accelerators)
     rows = max(1, _CACHED_PAIRS // problem.accelerators)
     for begin in range(0, len(jobs), rows):
@@ -341,19 +342,20 @@ def _looked_at(problem: BatchProblem, jobs: Ints, bits: Floats) -> tuple[Floats,
 
 
 class _Responders:
-    """Says by when all bits can have been sent and computed, as far as backlog goes."""
+    """Tells whether all bits can be received and computed by a given time, according to the backlog bound."""
 
     def __init__(self, ingress_bps: Floats, compute_bps: Floats, bits: float, needed: float) -> None:
         self._bits, self._needed = bits, needed
-        # With as much to receive as both take together one after the other, backlog is not limited by what has yet to
-        # arrive; from there on it shrinks, by the same for each responder if all are given the same multiple of that.
+        # At the rate `even_bps`, receiving all bits and computing them afterwards would take until T.  Up to this rate
+        # the bits yet to arrive do not limit the backlog.  Above it the backlog shrinks, equally for each responder if
+        # all receive the same multiple of it.
         even_bps = ingress_bps * compute_bps / (ingress_bps + compute_bps)
         least_bps = np.minimum(ingress_bps, compute_bps)
         order = np.argsort(least_bps / even_bps)
         self._ingress_bps, self._compute_bps = ingress_bps[order], compute_bps[order]
         self._even_bps, self._least_bps = even_bps[order], least_bps[order]
         self._multiple = self._least_bps / self._even_bps
-        # (H,) what all receive if each gets this multiple, capped by what it can take.
+        # (H,) the total rate if each responder receives this multiple, capped by the most that it can handle.
         even_left_bps = self._even_bps.sum() - np.cumsum(self._even_bps)
         self._received_bps = np.cumsum(self._least_bps) + self._multiple * even_left_bps
         self._full_bps = np.append(0.0, np.cumsum(self._least_bps))
@@ -361,17 +363,17 @@ class _Responders:
 
     @property
     def sent_s(self) -> float:
-        """The least time in which all can be received and computed, backlog apart."""
+        """The shortest time in which all bits can be received and computed, ignoring the backlog."""
         return self._bits / float(self._least_bps.sum())
 
     def can_end_by(self, end_s: float) -> bool:
-        """Return whether the backlog of all responders suffices if all is to end by then."""
+        """Return whether the largest possible backlog of all responders suffices to end by `end_s`."""
         if end_s <= 0.0 or end_s < self.sent_s:
             return False
         multiple = max(1.0, self._multiple_of(self._bits / end_s))
         received: NDArray[np.float64] = end_s * np.minimum(multiple * self._even_bps, self._least_bps)
-        # It rises with ingress until that may be what is yet to be computed, and falls with compute from when on all
-        # may have arrived.
+        # The largest possible backlog rises at the ingress rate until computing has to begin, and falls at the compute
+        # rate once all bits may have arrived.
         rising_s = np.maximum(end_s - received / self._compute_bps, 0.0)
         falling_s = np.maximum(end_s - received / self._ingress_bps, 0.0)
         peak, other = self._ingress_bps * rising_s, self._compute_bps * falling_s
@@ -380,7 +382,7 @@ class _Responders:
         return bool(area >= self._needed)
 
     def _multiple_of(self, bps: float) -> float:
-        """Return the multiple with which all receive that much together."""
+        """Return the multiple of their even rates at which all responders together receive `bps`."""
         full = int(np.searchsorted(self._received_bps, bps))
         if full >= len(self._multiple) or self._left_bps[full] <= 0.0:
             return float(self._multiple[-1])

@@ -1,4 +1,4 @@
-"""When jobs compute once it is known where they run and when their inputs arrive."""
+"""Start times of jobs, given where they run and when their inputs arrive."""
 
 from dataclasses import dataclass, field, replace
 
@@ -9,19 +9,19 @@ from fpga_pool.core.makespan.fluid import Segments, Transfers, no_segments
 from fpga_pool.core.makespan.results import completion_bound, send_back
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
-#: A replay in the order of the start times changes those times only through loads, and settles at once or nearly.
+#: Maximum number of replays in start-time order.  Only loads change start times, which settle almost immediately.
 _REPLAYS = 5
 
 
 def execute(
     problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, free_s: Floats | None = None
 ) -> Floats:
-    """Return (J,) when each job starts if every slot follows `dispatch.next_action` from `ready_s` on.
+    """Return (J,) the start time of each job if every slot follows `dispatch.next_action` from `ready_s` on.
 
     All jobs are in the queues of their slots from the start, in `order` (J,); job j runs on `accelerator` (J,), and its
-    input is complete at `arrived_s` (J,).  Slots that are free load from `head_start_s` before time 0 on; `free_s` (A,)
-    says from when on each may load, if not as the problem says.  This is the array form of the rule: same decisions,
-    one pass over the jobs of each slot.  Loads of a port take turns, in the order in which they are decided.
+    input is complete at `arrived_s` (J,).  Free slots load from `head_start_s` before time 0 on; `free_s` (A,)
+    overrides the problem's times from which each slot may load.  This is the array form of the rule: it makes the same
+    decisions in one pass over the jobs of each slot.  A port performs its loads in the order they are decided.
     """
     from fpga_pool.core.makespan.kernels import loops
 
@@ -44,13 +44,13 @@ def execute(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """A plan whose bound is not known yet: accelerators (J,), start times (J,), transfers, and its length."""
+    """A plan whose bound is not known yet: accelerators (J,), start times (J,), transfers, and makespan."""
 
     accelerator: Ints
     start_s: Floats
     segments: Segments
     makespan_s: float
-    #: How results move, and when all are back.
+    #: Transfers of the results, and the time when all are back.
     results: Segments = field(default_factory=no_segments)
     completion_s: float = 0.0
 
@@ -58,14 +58,14 @@ class Schedule:
         object.__setattr__(self, "completion_s", max(self.completion_s, self.makespan_s))
 
     def back_s(self, problem: BatchProblem) -> Floats:
-        """Return (J,) when each job is done and its result is back."""
+        """Return (J,) the time when each job has ended and its result is back."""
         back_s: Floats = self.start_s + problem.seconds[np.arange(problem.jobs), self.accelerator]
         np.maximum.at(back_s, self.results.flow, self.results.end_s)
         return back_s
 
 
 def schedule(problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers) -> Schedule:
-    """Return when all happens for a given placement (J,), queue order (J,) and transfers."""
+    """Return the schedule for a given placement (J,), queue order (J,) and transfers."""
     start_s = execute(problem, accelerator, order, transfers.arrived_s)
     if problem.load_s.any():
         start_s = _settle(problem, accelerator, order, transfers.arrived_s, start_s)
@@ -75,7 +75,7 @@ def schedule(problem: BatchProblem, accelerator: Ints, order: Ints, transfers: T
 
 
 def with_results(problem: BatchProblem, found: Schedule) -> Schedule:
-    """Return the schedule with its results on their way back, whichever job ends first first."""
+    """Return the schedule with the transfers of its results, which are sent in the order in which jobs end."""
     if not problem.output_bytes.any():
         return found
     end_s = found.start_s + problem.seconds[np.arange(problem.jobs), found.accelerator]
@@ -95,7 +95,7 @@ def as_plan(problem: BatchProblem, found: Schedule, bound: LowerBound, policy: s
         segment_end_s=pieces.end_s,
         segment_bps=pieces.bps,
         makespan_s=found.makespan_s,
-        # Where the plan is optimal, the two may differ by rounding.
+        # If the plan is optimal, the two may differ by rounding.
         lower_bound_s=min(bound.seconds, found.makespan_s),
         bound_prices=bound.prices,
         result_job=results.flow,
@@ -122,9 +122,9 @@ def complete_plan(
 
 
 def _settle(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, start_s: Floats) -> Floats:
-    """Replay a plan in the order of its own start times, by which a pool queues it, until these stay.
+    """Replay a plan in the order of its start times, in which a pool queues it, until the start times are stable.
 
-    Without loads this changes nothing; with them it changes what is loaded ahead of time.
+    Without loads this changes nothing.  With loads it changes which functions are loaded ahead of time.
     """
     for _ in range(_REPLAYS):
         order = order[np.argsort(start_s[order], kind="stable")]

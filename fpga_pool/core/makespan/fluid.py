@@ -1,8 +1,8 @@
-"""Transfers as fluid: flows of strict priority on egress and ingress links, from event to event.
+"""Fluid model of transfers: flows with strict priorities on egress and ingress links, simulated event by event.
 
-The rates are those of the makespan paper, Algorithm 4, lines 5 to 13, in time order instead of job order: a flow gets
-min{R_out, R_in}, what flows of higher priority leave of its requester's egress and of its responder's ingress, and
-takes more as soon as more is left.
+The rates are those of the makespan paper, Algorithm 4, lines 5 to 13, in time order instead of job order.  A flow gets
+min{R_out, R_in}: the smaller of the bandwidths that flows of higher priority leave on its requester's egress and on its
+responder's ingress.  Its rate increases as soon as these do.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 #: Residual bandwidth below this share of a link's limit is rounding noise.
 _NOISE = 1e-9
-#: Least rate, as a share of the slower link, at which a flow begins that keeps it.
+#: Minimum initial rate of a flow that keeps its rate, as a share of its slower link's limit.
 _LEAST_SHARE = 0.1
-#: Times and rates closer than this, relatively, are one and the same.
+#: Times and rates with a smaller relative difference than this are equal.
 _SAME = 1e-12
-#: Pieces per flow that are provided for at first.
+#: Pieces per flow for which memory is allocated at first.
 _PIECES = 8
-#: How much the less busy link of a flow counts; and what says that flows go by rank.
+#: Weight of the less busy link in the priority of a flow; and the weight that selects priority by rank.
 _OTHER_WEIGHT, _BY_RANK = 0.01, -1.0
 
 
@@ -35,29 +35,29 @@ class Segments:
 
 
 def no_segments() -> Segments:
-    """Return the segments where nothing moves."""
+    """Return empty segments."""
     return Segments(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transfers:
-    """How the inputs of a batch move: when each has arrived (J,), and the pieces, named by job."""
+    """Transfers of the inputs of a batch: the time when each has arrived (J,), and the pieces, with jobs as flows."""
 
     arrived_s: Floats
     segments: Segments
 
 
 class FluidNetwork:
-    """Flows that share links by strict priority; the caller moves time and may add flows at any time.
+    """Flows that share links by strict priority; the caller advances time and may add flows at any time.
 
-    Flows are numbered by priority: flow 0 takes all it can, flow 1 what is left, and so on.  A number is used once.
-    Only bits that need time may be added: positive, and with a finite limit on at least one side (see
+    Flows are numbered by priority: flow 0 takes all it can, flow 1 takes all it can of the rest, and so on.  A number
+    is used once.  Only flows that take time may be added: with bits > 0 and a finite limit on at least one side (see
     `moves_over_network`).
     """
 
     def __init__(self, egress_bps: Floats, ingress_bps: Floats, flows: int) -> None:
         self.now_s = 0.0
-        #: (F,) when each flow ended; nan = not yet.
+        #: (F,) the time when each flow ended; nan = not yet.
         self.arrived_s = np.full(flows, np.nan)
         self._egress_bps, self._ingress_bps = egress_bps, ingress_bps
         self._egress_noise_bps = _noise_bps(egress_bps)
@@ -65,8 +65,8 @@ class FluidNetwork:
         self._requester = np.zeros(flows, np.int64)
         self._responder = np.zeros(flows, np.int64)
         self._active = np.zeros(flows, np.bool_)
-        # A flow has run at its present rate since `_since_s`, with `_left_bits` to go then.  It is touched only when
-        # its rate changes, so rounding does not pile up over the events of others.
+        # A flow has run at its present rate since `_since_s`, when it had `_left_bits` to send.  It is updated only
+        # when its rate changes, so the events of other flows do not accumulate rounding errors.
         self._rate_bps = np.zeros(flows)
         self._since_s = np.zeros(flows)
         self._left_bits = np.zeros(flows)
@@ -76,7 +76,7 @@ class FluidNetwork:
         self._pieces: list[tuple[Ints, Floats, Floats, Floats]] = []
 
     def add(self, flow: Ints, requester: Ints, responder: Ints, bits: Floats) -> None:
-        """Let flows, one row each, begin now."""
+        """Start flows now, one per row."""
         if len(flow) == 0:
             return
         self._requester[flow] = requester
@@ -87,14 +87,14 @@ class FluidNetwork:
         self._stale_from = min(self._stale_from, int(flow.min()))
 
     def next_s(self) -> float:
-        """When the next flow ends if none is added; inf without flows."""
+        """Return the time when the next flow ends if none is added; inf without flows."""
         self._share()
         return float(self._end_s.min(initial=np.inf))
 
     def advance(self, to_s: float) -> Ints:
-        """Move time to `to_s`, at most `next_s()`; return the flows that ended.
+        """Advance time to `to_s`, at most `next_s()`; return the flows that ended.
 
-        Flows that end together but for rounding end in one step, which may take `now_s` a rounding error past `to_s`.
+        Flows whose ends differ only by rounding end in one step, which may move `now_s` a rounding error past `to_s`.
         """
         next_s = self.next_s()
         if not self.now_s <= to_s <= next_s:
@@ -116,7 +116,7 @@ class FluidNetwork:
 
     def _end(self, done: Ints) -> None:
         begin_s, end_s = self._since_s[done], self._end_s[done]
-        # The last piece carries exactly what is left, whatever rounding did to its length.
+        # The last piece carries exactly the remaining bits, whatever the rounding of its length.
         self._pieces.append((done, begin_s, end_s, self._left_bits[done] / (end_s - begin_s)))
         self.arrived_s[done] = end_s
         self._active[done] = False
@@ -125,7 +125,7 @@ class FluidNetwork:
         self._stale_from = min(self._stale_from, int(done[0]))
 
     def _share(self) -> None:
-        """Set the rates of all flows that an event may have changed: those of lower priority."""
+        """Set the rates of the flows that an event may have changed: the event's flow and those of lower priority."""
         first = self._stale_from
         self._stale_from = len(self._active)
         low = first + np.flatnonzero(self._active[first:])
@@ -144,7 +144,7 @@ class FluidNetwork:
         self._set_rates(low[changed], rate_bps[changed])
 
     def _residual_bps(self, limit_bps: Floats, noise_bps: Floats, link: Ints) -> Floats:
-        """Return what the flows before the first stale one leave of each link."""
+        """Return the bandwidth that flows leave on each link; flow f crosses `link[f]`."""
         left_bps = limit_bps - np.bincount(link, self._rate_bps[: len(link)], len(limit_bps))
         return np.where(left_bps > noise_bps, left_bps, 0.0)
 
@@ -166,9 +166,9 @@ class FluidNetwork:
 
 
 class HeldNetwork(FluidNetwork):
-    """Flows that keep the rate they begin with; each waits until its links have at least a tenth of what they can.
+    """Flows that keep their initial rate; each waits until it gets at least a tenth of its slower link's limit.
 
-    Without such a least rate a flow could begin with next to nothing, and keep that.
+    Without such a minimum, a flow could begin at a tiny rate and keep it.
     """
 
     def _share(self) -> None:
@@ -200,7 +200,7 @@ def _strict_priority(
     egress_noise_bps: list[float],
     ingress_noise_bps: list[float],
 ) -> list[float]:
-    """Give each flow in turn all that both of its links have left; the links' lists are used up."""
+    """Return the rates if each flow in turn takes all that both its links have left; modifies the links' lists."""
     rates_bps = []
     for u, h in zip(requester, responder, strict=True):
         rate_bps = min(egress_bps[u], ingress_bps[h])
@@ -214,13 +214,13 @@ def _strict_priority(
 
 
 def seconds_per_bit(problem: BatchProblem, responders: Ints) -> Floats:
-    """Return (R, n) the seconds per bit at the best rate of each pair; 0 where nothing crosses the network."""
+    """Return (R, n) the seconds per bit at the best rate of each pair; 0 if both are the same host."""
     best_bps = np.minimum(problem.egress_bps[:, None], problem.ingress_bps[responders])
     return np.where(problem.local_host[:, None] == responders, 0.0, 1.0 / best_bps)
 
 
 def transfer_s(problem: BatchProblem, responder: int) -> Floats:
-    """Return (J,) how long each input takes to `responder` with both links to itself; 0 where nothing moves."""
+    """Return (J,) the transfer time of each input to `responder` if it had both links to itself; 0 on the same host."""
     s_per_bit = seconds_per_bit(problem, np.array([responder]))[:, 0]
     return 8.0 * problem.input_bytes * s_per_bit[problem.requester]
 
@@ -240,7 +240,7 @@ def moving_flows(problem: BatchProblem, accelerator: Ints) -> Ints:
 
 
 def transmit(problem: BatchProblem, accelerator: Ints, order: Ints) -> Transfers:
-    """Move all inputs of a batch by strict priority, `order` (J,) the highest first, each from its release on.
+    """Transfer all inputs of a batch by strict priority, each from its release on; `order` (J,) is highest first.
 
     Job j runs on `accelerator` (J,).
     """
@@ -257,9 +257,10 @@ def transmit(problem: BatchProblem, accelerator: Ints, order: Ints) -> Transfers
 def share(
     problem: BatchProblem, accelerator: Ints, jobs: Ints, release_s: Floats, rank: Ints | None = None
 ) -> Transfers:
-    """Move the inputs of `jobs` (F,) from `release_s` (F,) on; by `rank`, or else the host with the most to send first.
+    """Transfer the inputs of `jobs` (F,) from `release_s` (F,) on; by `rank`, or else those of the busiest links first.
 
-    Flows are numbered as in `jobs`; segments are sorted by flow, then begin.
+    A link is the busier, the longer it takes to send all its remaining bits.  Flows are numbered as in `jobs`; segments
+    are sorted by flow, then begin.
     """
     from fpga_pool.core.makespan.kernels import joint
 
@@ -281,7 +282,7 @@ def share(
 
 
 def name_by_job(problem: BatchProblem, network: FluidNetwork, order: Ints) -> Transfers:
-    """Translate flows, numbered by their place in `order` (J,), to jobs; what needs no transfer is there at release."""
+    """Translate flows, numbered by position in `order` (J,), to jobs; inputs without transfer arrive at release."""
     arrived_s = np.array(problem.release_s)
     moved = ~np.isnan(network.arrived_s)
     arrived_s[order[moved]] = network.arrived_s[moved]

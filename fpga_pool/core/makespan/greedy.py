@@ -1,7 +1,7 @@
-"""Planners of one pass: `ect`, and `greedy_plan` for batches that are done before a search would pay.
+"""One-pass planners: `Ect`, and `greedy_plan` for batches that end before a search would pay off.
 
-Both take jobs largest first and give each the accelerator that ends it first.  `greedy_plan` uses plain lists and
-no search, and sends inputs one after the other on every link: about a millisecond per hundred jobs.
+Both take jobs largest first and give each the accelerator that ends it first.  `greedy_plan` uses plain lists and no
+search, and sends inputs one after the other on every link.  It takes about a millisecond per hundred jobs.
 """
 
 from math import inf
@@ -16,10 +16,10 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
 
 class Ect:
-    """Jobs by falling shortest compute time, each to the accelerator that would end it first.
+    """Place jobs by decreasing shortest compute time, each on the accelerator that would end it first.
 
-    The same order is the priority of the transfers and the order of the queues: the longest tail is sent first, so
-    what remains when the last input arrives is short.
+    Transfers have their priorities, and queues their jobs, in the same order.  Inputs of long jobs are sent first, so
+    little computation remains when the last input arrives.
     """
 
     name = "ect"
@@ -34,14 +34,14 @@ class Ect:
 
 #: Minimum effort for which a search is worthwhile.
 _LEAST_EFFORT = 5
-#: Milliseconds that a unit of work takes, about.
+#: Approximate milliseconds per unit of work.
 _UNIT_MS = 1.0
-#: What planning around a job under way takes at least.
+#: Minimum milliseconds that re-planning takes per job.
 _REPLAN_JOB_MS = 0.1
 
 
 def greedy_plan(problem: BatchProblem, policy: str) -> BatchPlan:
-    """Return a plan that takes as good as no time to make."""
+    """Return a plan that is made in almost no time."""
     order = largest_first(problem)
     placing = _Placing(problem)
     for job in order.tolist():
@@ -52,7 +52,7 @@ def greedy_plan(problem: BatchProblem, policy: str) -> BatchPlan:
     segments = Segments(columns[0].astype(np.int64), *columns[1:])
     if placing.in_turn and not problem.shares_ports:
         found = Schedule(accelerator, np.array(placing.start_s), segments, max(placing.end_s, default=0.0))
-    else:  # what is there sooner runs sooner, and loads of a port take turns
+    else:  # jobs may run in the order of arrival instead, and loads of a port take turns
         found = schedule(problem, accelerator, order, Transfers(np.array(placing.arrived_s), segments))
     return as_plan(problem, found, LowerBound(simple_bound_s(problem)), policy)
 
@@ -72,22 +72,22 @@ class _Placing:
         self._egress_bps, self._ingress_bps = problem.egress_bps.tolist(), problem.ingress_bps.tolist()
         self._load_s, self._loaded = problem.load_s.tolist(), problem.loaded.tolist()
         self._free_s: list[float] = problem.free_s.tolist()
-        #: Until when loads of each port follow one another from the start on.
+        #: The port of each slot; for each port, the end of its uninterrupted loads from the start on.
         self._port, self._port_s = problem.port.tolist(), dict.fromkeys(problem.port.tolist(), -problem.head_start_s)
         self._egress_free_s = [0.0] * len(self._egress_bps)
         self._ingress_free_s = [0.0] * len(self._ingress_bps)
         self._last_arrival_s = [0.0] * len(self._slots)
         self._jobs = [0] * len(self._slots)
-        #: (J,) of the jobs placed.
+        #: (J,) the decisions for the jobs placed so far.
         self.accelerator, self.start_s, self.end_s = [0] * jobs, [0.0] * jobs, [0.0] * jobs
         self.arrived_s: list[float] = problem.release_s.tolist()
         #: Job, begin, end and rate of each transfer.
         self.pieces: list[tuple[int, float, float, float]] = []
-        #: Inputs arrive on every slot in the order of its queue.
+        #: Whether the inputs arrive on every slot in the order of its queue.
         self.in_turn = True
 
     def place(self, job: int) -> None:
-        """Put a job where it ends first; of equals, on the slot with the fewest jobs, then of lowest index."""
+        """Place a job where it ends first; ties go to the slot with the fewest jobs, then to the lowest index."""
         arrives_s = self._arrivals_s(job)
         seconds, function = self._seconds[job], self._function[job]
         free_s, loaded, load_s, jobs = self._free_s, self._loaded, self._load_s, self._jobs
@@ -112,7 +112,7 @@ class _Placing:
         jobs[best] += 1
 
     def _arrivals_s(self, job: int) -> dict[int, float]:
-        """Return when the input would be at each responder if it were sent next."""
+        """Return the time when the input would arrive at each responder if it were sent next."""
         bits, requester, release_s = self._bits[job], self._requester[job], self._release_s[job]
         if bits == 0.0:
             return dict.fromkeys(self._hosts, release_s)
@@ -139,7 +139,7 @@ class _Placing:
 
 
 def simple_bound_s(problem: BatchProblem) -> float:
-    """Return the largest of three bounds of one pass: single jobs, compute divided at will, and links."""
+    """Return the largest of three one-pass bounds: by single jobs, by arbitrarily divided compute, and by links."""
     if problem.jobs == 0:
         return 0.0
     fastest_s = problem.seconds.min(axis=1)
@@ -148,44 +148,44 @@ def simple_bound_s(problem: BatchProblem) -> float:
 
 
 def even_work_s(fastest_s: Floats, ready_s: Floats) -> float:
-    """Return when work (J,) that is divided at will among machines free from `ready_s` (M,) on is done (1a')."""
+    """Return the end of work (J,) that is divided arbitrarily among machines free from `ready_s` (M,) on (1a')."""
     free_s = np.sort(ready_s)
-    # Up to each ready time, what the machines before it have done.
+    # The work that the machines with earlier ready times have done by each ready time.
     done_s = np.arange(len(free_s)) * free_s - np.append(0.0, np.cumsum(free_s)[:-1])
     machines = int(np.searchsorted(done_s, work_s := float(fastest_s.sum())))
     return (work_s + float(free_s[:machines].sum())) / machines if machines else 0.0
 
 
 def fitting_effort(problem: BatchProblem, share: float, at_most: int) -> int:
-    """Return how much to search for a batch, so that it takes at most a share of what the batch does; 0 = nothing."""
+    """Return the search effort that takes at most a `share` of the batch's duration; 0 = do not search."""
     effort = min(at_most, int(1e3 * share * simple_bound_s(problem) / _UNIT_MS))
     return effort if effort >= _LEAST_EFFORT else 0
 
 
 def over_in_a_moment(problem: BatchProblem, share: float) -> bool:
-    """Return whether what is under way would be over before it could pay to plan it again."""
+    """Return whether the batch under way would end before planning it again could pay off."""
     left_s = max(simple_bound_s(problem), job_path_s(problem), float(problem.ready_s.max(initial=0.0)))
     return 1e3 * share * left_s < _REPLAN_JOB_MS * problem.jobs
 
 
-# ---- Placement in one pass, each where it would end first
+# ---- Placement in one pass, each job where it would end first
 
 
 def largest_first(problem: BatchProblem) -> Ints:
-    """Return (J,) the jobs by group, then falling shortest compute time, then falling input."""
+    """Return (J,) the jobs by group, then decreasing shortest compute time, then decreasing input size."""
     fastest_s = problem.seconds.min(axis=1, initial=np.inf)
     return np.lexsort((-problem.input_bytes, -fastest_s, problem.group))
 
 
 def place(problem: BatchProblem, order: Ints, ingress_cap_s: float = np.inf) -> Ints:
-    """Return (J,) the accelerator of each job: in `order`, each where it would end first, as far as is known by then.
+    """Return (J,) the accelerator of each job: in `order`, each where it would end first given the jobs before it.
 
-    An input is taken to arrive when all that was placed before it has crossed the same egress, or the same ingress.
-    Ties go to the responder with the least ingress work, then to the lowest index.  Where nothing computes, egress
-    takes the same time whatever the placement, and ingress alone decides: largest first on uniform machines.
+    An input is assumed to arrive after all inputs placed before it on the same egress, and on the same ingress.  Ties
+    go to the responder with the least ingress work, then to the lowest index.  If no job takes time to compute, egress
+    takes the same time whatever the placement, so ingress alone decides: largest first on uniform machines.
 
-    The first loads of a configuration port are taken to follow one another.  No responder gets more ingress than
-    `ingress_cap_s` as long as another one has room.
+    The first loads of a configuration port are assumed to follow one another without a gap.  No responder gets more
+    ingress than `ingress_cap_s` while another one has room.
     """
     from fpga_pool.core.makespan.kernels import joint
 

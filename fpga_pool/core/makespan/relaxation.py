@@ -1,7 +1,7 @@
 """CIM-LP, the relaxed computation-intensive model (makespan paper, section 3.1), and Algorithm 1 in two forms.
 
 A job may be split over accelerators, but only over those that could complete it alone in the makespan T.  With ready
-times (section 3.4) these are the accelerators with ``c_j + e_ij <= T``, and the others do not count.
+times (section 3.4) these are the accelerators with ``c_j + e_ij <= T``; other pairs of job and accelerator are ignored.
 """
 
 from dataclasses import dataclass, replace
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from fpga_pool.core.makespan.bounds import compute_bound
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
-#: Cheapest pairs per job in the first reduced program; others there, and added where the prices ask for more.
+#: Cheapest pairs per job in the first reduced program; and the other pairs in it, or added in each further round.
 _FIRST_PAIRS, _MORE_PAIRS = 8, 4
-#: A linear program is solved when its value is within this, relatively, of what its dual prices prove.
+#: A linear program is solved if the relative gap between its value and the bound by its dual prices is within this.
 _GAP = 1e-6
 #: A share below this is rounding noise of the solver.
 _NOISE = 1e-7
-#: A makespan within this of another is the same.
+#: Makespans with a relative difference within this are equal.
 _SAME = 1e-9
 
 
@@ -27,26 +27,27 @@ _SAME = 1e-9
 class Relaxed:
     """A solution of CIM-LP at a vertex: job `job[k]` has the share `share[k]` > 0 of itself on `slot[k]`."""
 
-    #: T; no accelerator is busy longer, and no pair is.
+    #: T; no accelerator is busy longer, and no job in `job` alone would end later on its `slot`.
     seconds: float
-    #: (E,) each.
+    #: (E,) each, one element per pair with a positive share.
     job: Ints
     slot: Ints
     share: Floats
 
 
 def one_shot(seconds: Floats, ready_s: Floats) -> Relaxed:
-    """Return the solution of least T, by as few linear programs as that needs: mostly one.
+    """Return the solution of least T with as few linear programs as possible, usually one.
 
-    `seconds` (n, a) are inf where a job cannot run, with at least one finite value per row; accelerators become free at
+    `seconds` (n, a) is inf if a job cannot run, with at least one finite value per row; accelerators become free at
     `ready_s` (a,).
 
-    With the pairs allowed at a given time t, the least T is one linear program, and t is feasible iff that T <= t.  So
-    instead of bisecting t (Algorithm 1) t starts at a proven lower bound.  If it is not feasible, the T found there is
-    the answer unless it allows further pairs; then t is the least T over these, and only then t is bisected.
+    For the pairs allowed at a given time t, one linear program yields the least T, and t is feasible iff that T <= t.
+    So instead of bisecting t from the start (Algorithm 1), t begins at a proven lower bound.  If this is infeasible,
+    the T found is the answer unless it allows further pairs.  Then the least T over these is tried, and only if that is
+    not the answer, t is bisected.
 
-    Of the vertices at T it is one of least total computation: others may fill an accelerator to the brim, by split
-    jobs, where some have time to spare.
+    Of the vertices at T, one with the least total computation is returned.  Other vertices may fill accelerators
+    completely with split jobs although some accelerators have time to spare.
     """
     program = _Program(seconds, ready_s)
     if program.longest_s == 0.0:
@@ -64,7 +65,7 @@ def _least(program: "_Program", ready_s: Floats) -> Relaxed:
     if len(program.thresholds(low_s, high_s)) == 0:
         return found if found.seconds <= high_s * (1 + _SAME) else replace(program.solve(high_s), seconds=high_s)
     relaxed = program.solve(high_s)
-    # Where every accelerator is ready by then, fewer pairs never lower T: this T is a bound, too.
+    # If every accelerator is ready by then, allowing fewer pairs never lowers T, so this T is a lower bound, too.
     if ready_s.max() <= low_s < relaxed.seconds:
         if found.seconds <= relaxed.seconds * (1 + _GAP):
             return found
@@ -75,7 +76,7 @@ def _least(program: "_Program", ready_s: Floats) -> Relaxed:
 
 
 def _between(program: "_Program", low_s: float, low: Relaxed, high_s: float, high: Relaxed) -> Relaxed:
-    """Bisect the times at which pairs become allowed, from one that is not feasible to one that is."""
+    """Bisect the times at which pairs become allowed, between an infeasible one and a feasible one."""
     while len(between := program.thresholds(low_s, high_s)):
         time_s = float(between[len(between) // 2])
         found = program.solve(time_s)
@@ -89,9 +90,9 @@ def _between(program: "_Program", low_s: float, low: Relaxed, high_s: float, hig
 
 
 def bisection(seconds: Floats, ready_s: Floats, epsilon: float, rng: np.random.Generator) -> Relaxed:
-    """Return what Algorithm 1 returns: some vertex that is feasible at the last `t_max`.
+    """Return the result of Algorithm 1: a vertex that is feasible at the last `t_max`.
 
-    The accuracy `epsilon` is relative to `t_min`, which is no larger than the result.  Parameters as in `one_shot`.
+    The accuracy `epsilon` is relative to `t_min`, which is not larger than the result.  Parameters as in `one_shot`.
     """
     program = _Program(seconds, ready_s)
     t_max_s = program.random_s(rng)
@@ -113,13 +114,13 @@ class _Program:
     def __init__(self, seconds: Floats, ready_s: Floats) -> None:
         self._seconds, self._ready_s = seconds, ready_s
         self._end_s = seconds + ready_s
-        #: max_i min_j (c_j + e_ij): below, some job could not be completed anywhere.
+        #: max_i min_j (c_j + e_ij): at a smaller T, some job could not be completed anywhere.
         self.longest_s = float(self._end_s.min(axis=1).max())
         self.greedy_s = self._greedy_s()
         self._prices: Floats | None = None
 
     def least_s(self) -> float:
-        """Return a lower bound on T; where pairs have to be chosen, one proved by the prices that choose the first."""
+        """Return a lower bound on T; if pairs have to be chosen, also find the prices that choose the first ones."""
         jobs, slots = self._seconds.shape
         if slots <= _FIRST_PAIRS:
             return self.longest_s
@@ -133,7 +134,7 @@ class _Program:
         return max(bound.seconds, self.longest_s)
 
     def thresholds(self, low_s: float, high_s: float) -> Floats:
-        """Return the times strictly between two others at which further pairs become allowed."""
+        """Return the times strictly between `low_s` and `high_s` at which further pairs become allowed."""
         inside = (self._end_s > low_s * (1 + _SAME)) & (self._end_s < high_s * (1 - _SAME))
         return np.unique(self._end_s[inside])
 
@@ -147,8 +148,8 @@ class _Program:
     def solve(self, time_s: float) -> Relaxed:
         """Return a vertex of least T over the pairs that are allowed at `time_s`.
 
-        Starts from few pairs per job and adds those that the dual prices of the reduced program ask for, until none
-        is left out that could lower T.
+        Starts with few pairs per job and adds pairs that are cheap at the dual prices of the reduced program, until no
+        missing pair could lower T.
         """
         allowed = self._end_s <= time_s * (1 + _SAME)
         unit_s = self.greedy_s or 1.0
@@ -158,7 +159,7 @@ class _Program:
             job, slot = np.nonzero(chosen)
             result = _minimise(job, slot, scaled[job, slot], self._ready_s / unit_s)
             used = np.unique(slot)
-            # An accelerator without a pair is free of charge.
+            # An accelerator without a chosen pair has the price 0.
             prices = np.zeros(len(self._ready_s))
             prices[used] = -result.ineqlin.marginals
             priced = _priced(scaled, prices)
@@ -169,7 +170,7 @@ class _Program:
             chosen |= _cheapest(priced, _MORE_PAIRS) & (priced < result.eqlin.marginals[:, None])
 
     def _first_pairs(self, seconds: Floats) -> NDArray[np.bool_]:
-        """Return (n, a) the cheapest pairs of each job, and some others: prices are not exact, and may be equal."""
+        """Return (n, a) the mask of each job's cheapest pairs and some random ones, as prices are inexact or equal."""
         if seconds.shape[1] <= _FIRST_PAIRS or self._prices is None:
             return np.isfinite(seconds)
         lottery = np.random.default_rng(0).random(seconds.shape)
@@ -177,7 +178,7 @@ class _Program:
         return others | _cheapest(_priced(seconds, self._prices), _FIRST_PAIRS)
 
     def least_work(self, found: Relaxed) -> Relaxed:
-        """Return a vertex of least total computation at the T of another one, over its pairs and the shortest ones."""
+        """Return a vertex of least total computation at the T of `found`, over its pairs and each job's shortest."""
         allowed = self._end_s <= found.seconds * (1 + _SAME)
         chosen = _cheapest(np.where(allowed, self._seconds, np.inf), _FIRST_PAIRS)
         chosen[found.job, found.slot] = True
@@ -202,7 +203,7 @@ class _Program:
         return _relaxed(time_s, job, slot, result.x) if result.status == 0 else None
 
     def _greedy_s(self) -> float:
-        """Return the makespan of longest jobs first, each where it ends first: any assignment is feasible."""
+        """Return the makespan of a feasible assignment: longest jobs first, each where it ends first."""
         free_s = np.array(self._ready_s)
         longest_s = 0.0
         for job in np.argsort(-self._seconds.min(axis=1), kind="stable").tolist():
@@ -214,7 +215,7 @@ class _Program:
 
 
 def vertex(seconds: Floats, ready_s: Floats) -> Relaxed:
-    """Return a vertex of least T over all pairs of finite `seconds` (n, a), whatever T allows."""
+    """Return a vertex of least T over all pairs of finite `seconds` (n, a), even those that T does not allow."""
     return _Program(seconds, ready_s).solve(np.inf)
 
 
@@ -234,7 +235,7 @@ def _cheapest(cost: Floats, count: int) -> NDArray[np.bool_]:
 
 
 def _minimise(job: Ints, slot: Ints, seconds: Floats, ready_s: Floats) -> "scipy.optimize.OptimizeResult":
-    """Minimise T over the shares of the given pairs; the last variable is T."""
+    """Minimize T over the shares of the given pairs; the last variable is T."""
     rows, limits = _rows(job, slot, seconds, -ready_s, makespan=True)
     cost = np.append(np.zeros(len(job)), 1.0)
     jobs = int(job.max()) + 1
@@ -250,7 +251,7 @@ def _minimise(job: Ints, slot: Ints, seconds: Floats, ready_s: Floats) -> "scipy
 def _rows(
     job: Ints, slot: Ints, seconds: Floats, limit: Floats, *, makespan: bool = False
 ) -> "tuple[scipy.sparse.csr_array, Floats]":
-    """Return the rows of (1aL), or (1a'), one per accelerator in use, and their limits."""
+    """Return the rows of constraint (1aL), or (1a'), one per accelerator in use, and their limits."""
     used, row = np.unique(slot, return_inverse=True)
     columns = np.arange(len(job))
     if makespan:
@@ -262,7 +263,7 @@ def _rows(
 
 
 def _once(job: Ints) -> "scipy.sparse.csr_array":
-    """Return the rows of (1bL): the shares of each job add up to one."""
+    """Return the rows of constraint (1bL): the shares of each job add up to one."""
     once: scipy.sparse.csr_array = scipy.sparse.coo_array((np.ones(len(job)), (job, np.arange(len(job))))).tocsr()
     return once
 

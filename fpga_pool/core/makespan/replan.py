@@ -1,13 +1,13 @@
-"""Re-planning while a plan is carried out: only what has not started moves (makespan paper, section 3.4, and further).
+"""Re-planning of a plan under way: only jobs that have not started are moved (makespan paper, section 3.4, extended).
 
-Three answers, each tried only where the one before leaves something to gain:
+There are three methods, each tried only if the previous one leaves something to gain:
 
-1. *Append*: what has no place gets one behind the queues, where it ends first in the bandwidth that is left over.
-2. *Balance*: jobs leave the accelerator that ends last, or are exchanged, one at a time.
-3. *Search*: the whole of what has not begun is planned again by the policy itself.
+1. *Append*: jobs without a place are queued behind the others, where they end first in the residual bandwidth.
+2. *Balance*: jobs are moved away from the accelerator that ends last, or exchanged, one at a time.
+3. *Search*: the policy makes a new plan for all jobs that have not started.
 
-An answer is taken instead of the first one only if it is shorter by more than a given share, and no group (a batch, in
-a pool) ends later by it.  So no group is ever worse off than if all had been appended.
+A result is preferred to the first one only if it is shorter by more than a given share, and no group (a batch, in a
+pool) ends later.  So no group is ever worse off than if all jobs had been appended.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,9 +26,9 @@ from fpga_pool.core.makespan.underway import Bools, Underway
 from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
-#: How far from the bound the first answer must be for a search.
+#: A search is worthwhile if the first answer exceeds the acceptable makespan by this factor.
 _WORTH_A_SEARCH = 1.05
-#: Finish times closer than this, relatively, are equal.
+#: Finish times with a smaller relative difference than this are equal.
 _EQUAL = 1e-12
 
 
@@ -36,25 +36,25 @@ _EQUAL = 1e-12
 class ReplanParams(Parameters):
     """Parameters of re-planning."""
 
-    #: About ten milliseconds for 1000 jobs on 200 accelerators.
+    #: The default takes about ten milliseconds for 1000 jobs on 200 accelerators.
     effort: int = parameter(2, "Effort of rebalancing, in millions of job-accelerator pairs; 0 = only append.", min=0)
     gain: float = parameter(0.01, "Minimum relative reduction of the remaining makespan for jobs to be moved.", min=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replan:
-    """A plan for all that does not compute yet, and in what it differs from the one under way."""
+    """A plan for all jobs that have not started, and its differences from the plan under way."""
 
     plan: BatchPlan
-    #: (J,) jobs that get another place than they had, behind what stays there.
+    #: (J,) jobs that get another accelerator than before, behind the jobs that stay there.
     placed: Bools
-    #: (J,) jobs that keep their place and whose transfers are at other times or rates.
+    #: (J,) jobs that keep their accelerator but whose transfers have other times or rates.
     retimed: Bools
     #: "append", "balance" or "search".
     method: str
 
 
-#: Plans a whole problem, for the third answer.
+#: Plans a whole problem, for the third method.
 Search = Callable[[BatchProblem], BatchPlan]
 
 
@@ -63,10 +63,10 @@ def replan(
     params: ReplanParams | None = None,
     search: Search | None = None,
 ) -> Replan:
-    """Return the plan for what does not compute yet; deterministic if `search` is.
+    """Return the plan for the jobs that have not started; deterministic if `search` is.
 
-    `params` say how much to look for, and what a change must gain; `search` plans a problem again, where that is worth
-    its time.
+    `params` limits the effort and sets the gain that justifies a change; `search` plans the whole problem again if that
+    is worthwhile.
     """
     params = params or ReplanParams()
     problem = underway.problem
@@ -78,7 +78,7 @@ def replan(
         if shorter and pays and not _delays_a_group(problem, first.schedule, found.schedule):
             best = found
     placed = best.schedule.accelerator != underway.accelerator
-    # What is not where it was planned to be is given a plan that it can keep.
+    # Transfers that deviate from their plan always get their new plan, which they can keep.
     astray = underway.astray & underway.retime
     return Replan(
         plan=as_plan(problem, with_results(problem, best.schedule), bound, "replan"),
@@ -101,7 +101,7 @@ def _better(
     params: ReplanParams,
     search: Search | None,
 ) -> Iterator[_Answer]:
-    """Yield further answers as long as there is something to gain, and work left to find it."""
+    """Yield further answers while there is something to gain and effort is left."""
     if first.schedule.makespan_s <= enough_s or params.effort == 0 or not _movable(underway).any():
         return
     budget = Budget(effort=params.effort)
@@ -118,7 +118,7 @@ def _better(
 
 
 def _differ(before: Segments, after: Segments, jobs: int) -> Bools:
-    """Return (J,) whether a transfer begins or ends at another time."""
+    """Return (J,) whether the transfer of each job begins or ends at another time."""
     differ = np.zeros(jobs, np.bool_)
     for name in ("begin_s", "end_s"):
         was_s, is_s = (np.bincount(pieces.flow, getattr(pieces, name), jobs) for pieces in (before, after))
@@ -131,7 +131,7 @@ def _movable(underway: Underway) -> Bools:
 
 
 def _bound(problem: BatchProblem) -> LowerBound:
-    """Return a bound that takes one pass: single jobs, links, and compute divided at will."""
+    """Return a one-pass bound: the largest of those by single jobs, links, and arbitrarily divided compute."""
     work_s = even_work_s(problem.seconds.min(axis=1), problem.ready_s)
     return LowerBound(max(simple_bound(problem).seconds, work_s))
 
@@ -150,7 +150,7 @@ def _last_end_s(problem: BatchProblem, schedule: Schedule, group: Ints, groups: 
 
 
 def _pinned(underway: Underway) -> BatchProblem:
-    """Return the problem with each job that has begun able to run only where it is."""
+    """Return the problem in which each job whose transfer has begun can run only on its present accelerator."""
     problem = underway.problem
     stays = np.flatnonzero(~_movable(underway))
     seconds = np.array(problem.seconds)
@@ -160,11 +160,11 @@ def _pinned(underway: Underway) -> BatchProblem:
     return replace(problem, seconds=seconds)
 
 
-# Evaluation: where jobs run is given -------------------------------------------------------------------------------
+# Evaluation of a given placement -----------------------------------------------------------------------------------
 
 
 def _evaluated(underway: Underway, accelerator: Ints) -> Schedule:
-    """Return when all happens if jobs run on `accelerator` (J,): what stays as it was planned, then the others."""
+    """Return the schedule if jobs run on `accelerator` (J,): jobs that stay, in planned order, then the others."""
     moved = accelerator != underway.accelerator
     network = _Network(underway, ~moved)
     order = largest_first(underway.problem)
@@ -174,19 +174,19 @@ def _evaluated(underway: Underway, accelerator: Ints) -> Schedule:
 
 
 def _queue_order(underway: Underway, moved: Bools, order: Ints) -> Ints:
-    """Return the jobs (J,), first in the queue first: those that stay as they were, then the others in `order`."""
+    """Return the jobs (J,) in queue order: those that stay, by planned start, then the others in `order`."""
     staying = np.flatnonzero(~moved)
     by_start = staying[np.argsort(underway.start_s[staying], kind="stable")]
     return np.concatenate((by_start, order[moved[order]]))
 
 
 class _Network:
-    """Transfers that stay as they were planned, and others in what these leave."""
+    """Planned transfers that stay, and others in the bandwidth that these leave."""
 
     def __init__(self, underway: Underway, stays: Bools) -> None:
         problem = underway.problem
         self._problem = problem
-        #: (J,) when each input has arrived, as far as it is planned; its release where nothing moves.
+        #: (J,) the arrival time of each input that is planned so far; its release time if it does not move.
         self.arrived_s = np.array(problem.release_s)
         kept = underway.transfers
         fixed = stays & ((underway.begun & ~underway.astray) | (not underway.retime))
@@ -204,14 +204,14 @@ class _Network:
             self._send_again(underway, np.flatnonzero(stays & ~fixed))
 
     def _send_again(self, underway: Underway, jobs: Ints) -> None:
-        """Plan the transfers of `jobs` (n,) again, in the order in which they were to arrive."""
+        """Plan the transfers of `jobs` (n,) again, in the order of their planned arrivals."""
         planned_s = np.array(underway.problem.release_s)
         np.maximum.at(planned_s, underway.transfers.flow, underway.transfers.end_s)
         for job in jobs[np.argsort(planned_s[jobs], kind="stable")].tolist():
             self.send(job, int(underway.accelerator[job]))
 
     def arrival_s(self, job: int, slot: int, before_s: float = np.inf) -> float:
-        """Return when the input would arrive at the host of `slot`; inf if it moves and not before `before_s`."""
+        """Return when the input would arrive at the host of `slot`; inf if it moves and is not there by `before_s`."""
         problem, release_s = self._problem, float(self._problem.release_s[job])
         requester, responder = int(problem.requester[job]), int(problem.responder[slot])
         if not self._moves(job, requester, responder):
@@ -219,7 +219,7 @@ class _Network:
         return self._residual.arrival_s(requester, responder, release_s, self._bits(job), before_s)
 
     def left_s(self, job: int) -> float:
-        """Return when the input would have left its requester if it had all ingress."""
+        """Return the time when the input would have left its requester if ingress were unlimited."""
         problem, release_s = self._problem, float(self._problem.release_s[job])
         if problem.input_bytes[job] == 0:
             return release_s
@@ -244,11 +244,11 @@ class _Network:
         return bool(problem.input_bytes[job] > 0 and limited and problem.local_host[requester] != responder)
 
     def starts_s(self, accelerator: Ints, order: Ints) -> Floats:
-        """Return (J,) when each job starts that is in `order`, transfers as they are planned here."""
+        """Return (J,) the start time of each job in `order`, given the transfers planned here."""
         return execute(self._problem, accelerator, order, self.arrived_s)
 
     def schedule(self, accelerator: Ints, order: Ints) -> Schedule:
-        """Return when all happens, transfers as they are planned here."""
+        """Return the schedule, given the transfers planned here."""
         problem = self._problem
         start_s = self.starts_s(accelerator, order)
         end_s = start_s + problem.seconds[np.arange(problem.jobs), accelerator]
@@ -267,7 +267,7 @@ class _Network:
 
 
 def _appended(underway: Underway) -> _Answer:
-    """Return the first answer: by earliest completion, largest first, behind all that stays."""
+    """Return the first answer: jobs without a place, largest first, each behind the queue where it ends first."""
     problem, kept = underway.problem, underway.kept
     accelerator = np.array(underway.accelerator)
     network = _Network(underway, kept)
@@ -281,7 +281,7 @@ def _appended(underway: Underway) -> _Answer:
 
 
 class _Queues:
-    """When each accelerator ends what it has, and what is loaded then; jobs that `waiting` (n,) get behind them."""
+    """The time when each accelerator ends its queue, and the function loaded then; appends `waiting` jobs (n,)."""
 
     def __init__(self, underway: Underway, kept: Bools, network: _Network, waiting: Ints) -> None:
         problem = self._problem = underway.problem
@@ -293,17 +293,17 @@ class _Queues:
         self._host = problem.responder.tolist()
 
     def append(self, place: int, job: int) -> int:
-        """Put a job, waiting at `place`, where it ends first; return where.
+        """Append a job, at `place` in `waiting`, to the accelerator where it ends first; return that accelerator.
 
-        Arrivals are worked out in the order in which jobs would end with their own links, and only until no other
-        accelerator can be better; ties go to the lowest index.
+        Accelerators are evaluated by the earliest conceivable end of the job, and only until no further one can be
+        better; ties go to the lowest index.
         """
         problem = self._problem
         seconds = problem.seconds[job]
         ready_s = self.free_s
         if self._loads:
             ready_s = ready_s + np.where(self.loaded != problem.function[job], problem.load_s, 0.0)
-        # No input is there before it has left its requester.
+        # No input arrives before it has left its requester.
         left_s = np.where(self._away[place], self._network.left_s(job), 0.0)
         earliest_s = np.maximum(np.maximum(ready_s, left_s), self._alone_s[place]) + seconds
         best, best_s = -1, np.inf
@@ -323,7 +323,7 @@ class _Queues:
 
 
 def _ends(underway: Underway, kept: Bools, network: _Network) -> tuple[Floats, Ints]:
-    """Return (A,) when accelerators end what stays on them, and (A,) what they hold then."""
+    """Return (A,) the times when accelerators end the jobs that stay, and (A,) the functions loaded then."""
     problem, slots = underway.problem, underway.accelerator
     free_s, loaded = np.array(problem.ready_s), np.array(problem.loaded)
     jobs = np.flatnonzero(kept)

@@ -1,31 +1,31 @@
-"""Prices that keep places for requests to come, where each request is placed when it arrives and holds its place.
+"""Prices that reserve places for future requests if each request is placed on arrival and keeps its place.
 
-To give each request the place where it ends first is not optimal: a long request that comes late finds its fast places
-taken by short ones that would have ended in time anywhere.  Here the requests to come are expected in the mix of those
-before them, and divided among the places so that the sum of the powers of their completion times is least, a smooth
-form of the makespan (the p-norm of Aspnes et al., J. ACM 44(3), 1997).  The dual prices of the places are what
-a place is worth to the requests to come; a request takes the place where its own cost and the price are least together.
+Placing each request where it ends first is not optimal: a long request that arrives late finds the fast places taken by
+short requests that would have ended in time anywhere.  Here future requests are expected to have the same mix as past
+ones.  They are divided among the places so that the sum of the powers of their completion times is minimal, a smooth
+form of the makespan (the p-norm of Aspnes et al., J. ACM 44(3), 1997).  The dual price of a place is its value to
+future requests; a request takes the place with the smallest sum of its own cost and the price.
 """
 
 import numpy as np
 
 from fpga_pool.core.types import Floats
 
-#: Exponent of completion times.  8, 16 and most between are as good in simulations; 4 keeps too little.
+#: Exponent of completion times.  Most values from 8 to 16 are equally good in simulations; 4 reserves too little.
 _POWER = 8
-#: Completion times count at most as this multiple of the longest that is unavoidable.
+#: Completion times are capped at this multiple of the longest unavoidable one.
 _MOST = 4.0
-#: Share of the free places that requests to come are expected to take.
+#: Share of the free places that future requests are expected to take.
 FILLED = 0.9
-#: Each request is divided among its places by softmax of its costs.  The temperature falls from round to round, so that
-#: prices reach the size of the largest costs first, and that of small differences last.
+#: Each request is divided among its places by a softmax of its costs.  The temperature falls from round to round: early
+#: rounds bring prices to the magnitude of the largest costs, late rounds resolve small differences.
 _TEMPERATURES = tuple(np.geomspace(20.0, 0.05, 20).tolist())
-#: What is so small that it is nothing.
+#: Minimum demand assumed for a place, so that its logarithm is finite.
 _LITTLE = 1e-6
 
 
 def unavoidable_s(times_s: Floats) -> float:
-    """Return the longest time of any request on its fastest place; (F, C), inf where one cannot be placed."""
+    """Return the longest time of a request on its fastest place; `times_s` (F, C) is inf if it cannot be placed."""
     fastest_s = times_s.min(axis=1, initial=np.inf)
     return float(fastest_s.max(where=np.isfinite(fastest_s), initial=0.0))
 
@@ -37,11 +37,11 @@ def costs(times_s: Floats, longest_s: float) -> Floats:
 
 
 def place_prices(cost: Floats, mix: Floats, free: Floats, filled: float = FILLED) -> Floats:
-    """Return (C,) the prices at which requests ask for no more than the free places.
+    """Return (C,) the prices at which the demand of requests does not exceed the free places.
 
-    `cost` (F, C) is that of each kind of request on each class of places (inf = it cannot be placed there), `mix` (F,)
+    `cost` (F, C) is the cost of each kind of request on each class of places (inf = cannot be placed there), `mix` (F,)
     the relative frequencies of the kinds, and `free` (C,) the numbers of free places, of which a share of `filled` is
-    asked for.  Places that nothing can take are worth nothing, and no requests are expected for them.
+    in demand.  Places that no request can take have the price 0, and no demand is expected for them.
     """
     prices = np.zeros(len(free))
     there = np.flatnonzero((free > 0) & np.isfinite(cost).any(axis=0))

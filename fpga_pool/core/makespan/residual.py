@@ -1,9 +1,9 @@
-"""Residual bandwidth: what planned transfers leave of every link, and how another one fills it.
+"""Residual bandwidth: the bandwidth that planned transfers leave on every link, and how another transfer uses it.
 
 `Residual` and `ResidualLinks` follow the same rules (makespan paper, section 3.3 and Algorithm 4, lines 7, 9, 10 and
-13).  `Residual` keeps numpy arrays for whole batches.  `ResidualLinks` keeps plain lists and works a link out when it
-is asked for: a re-plan needs a few links of many and fills them a few bits at a time, where numpy calls would take
-most of the time.
+13).  `Residual` keeps numpy arrays for whole batches.  `ResidualLinks` keeps plain lists and computes a link on first
+use: a re-plan needs a few of many links and fills them a few bits at a time, so numpy calls would take most of the
+time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,7 +19,7 @@ _NOISE = 1e-9
 
 
 class Pieces(NamedTuple):
-    """Constant-rate pieces of one transfer, (n,) each, in order of time and without overlap."""
+    """Constant-rate pieces of one transfer, (n,) each, in chronological order and without overlap."""
 
     begin_s: Floats
     end_s: Floats
@@ -27,7 +27,7 @@ class Pieces(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """A rate over time: `bps[k]` from `begin_s[k]` to `begin_s[k + 1]`, the last one for ever."""
+    """A rate over time: `bps[k]` from `begin_s[k]` to `begin_s[k + 1]`; the last rate never ends."""
 
     begin_s: Floats
     bps: Floats
@@ -40,24 +40,24 @@ class Residual:
         self._limits = (egress_bps, ingress_bps)
         self._egress = [Steps(np.zeros(1), np.array([bps])) for bps in egress_bps.tolist()]
         self._ingress = [Steps(np.zeros(1), np.array([bps])) for bps in ingress_bps.tolist()]
-        #: When the last transfer ends.
+        #: The time when the last transfer ends.
         self.busy_until_s = 0.0
 
     def between(self, requester: int, responder: int, from_s: float) -> Steps:
-        """Return min{R_out, R_in} of a pair from a time on."""
+        """Return min{R_out, R_in} of a requester and a responder from `from_s` on."""
         out, into = self._egress[requester], self._ingress[responder]
         later_s = np.unique(np.concatenate((out.begin_s, into.begin_s)))
         begin_s = np.append(from_s, later_s[later_s > from_s])
         return Steps(begin_s, np.minimum(_at(out, begin_s), _at(into, begin_s)))
 
     def least(self, from_s: float) -> tuple[Floats, Floats]:
-        """Return egress (R,) and ingress (H,) that are left at every time from a time on."""
+        """Return the smallest residual egress (R,) and ingress (H,) from `from_s` on."""
         egress = [_least_bps(steps, from_s) for steps in self._egress]
         ingress = [_least_bps(steps, from_s) for steps in self._ingress]
         return np.array(egress), np.array(ingress)
 
     def take_all(self, requester: Ints, responder: Ints, pieces: Pieces) -> None:
-        """Subtract many pieces (S,), each on its pair of links, from an idle network."""
+        """Subtract many pieces (S,), each from its pair of links, in an otherwise idle network."""
         for steps, limits_bps, link in (
             (self._egress, self._limits[0], requester),
             (self._ingress, self._limits[1], responder),
@@ -66,12 +66,12 @@ class Residual:
         self.busy_until_s = max(self.busy_until_s, float(pieces.end_s.max(initial=0.0)))
 
     def ingress_taken_s(self, from_s: float) -> Floats:
-        """Return (H,) how long what is planned from a time on would take each ingress by itself."""
+        """Return (H,) the seconds for which the traffic planned from `from_s` on would fill each ingress."""
         limits_bps = self._limits[1].tolist()
         return np.array([_taken_s(steps, from_s, bps) for steps, bps in zip(self._ingress, limits_bps, strict=True)])
 
     def copy(self) -> "Residual":
-        """Return one from which can be taken without changing this one."""
+        """Return a copy; transfers subtracted from it do not change this object."""
         other = Residual(*self._limits)
         other._egress, other._ingress = list(self._egress), list(self._ingress)
         other.busy_until_s = self.busy_until_s
@@ -88,7 +88,7 @@ class Residual:
 
 
 def _take_all(steps: list[Steps], limits_bps: Floats, link: Ints, pieces: Pieces) -> None:
-    """Subtract pieces (S,) from the links (S,) they cross: all changes of a link in order of time, added up."""
+    """Subtract pieces (S,) from the links (S,) they cross, by a running sum of each link's changes over time."""
     limited = np.isfinite(limits_bps[link])
     begin_s, end_s, bps = (column[limited] for column in pieces)
     links = np.tile(link[limited], 2)
@@ -108,9 +108,9 @@ def _take_all(steps: list[Steps], limits_bps: Floats, link: Ints, pieces: Pieces
 
 
 def as_soon_as_possible(steps: Steps, bits: float) -> Pieces:
-    """Fill all there is until `bits` > 0 are sent (Algorithm 4, lines 9 and 10: water filling)."""
+    """Use the whole residual rate until `bits` > 0 are sent (Algorithm 4, lines 9 and 10: water filling)."""
     ends_s = np.append(steps.begin_s[1:], np.inf)
-    with np.errstate(invalid="ignore"):  # no rate for ever sends nothing
+    with np.errstate(invalid="ignore"):  # 0 * inf: a last rate of 0 sends nothing
         sent_bits = np.cumsum(np.where(steps.bps > 0, steps.bps * (ends_s - steps.begin_s), 0.0))
     last = int(np.searchsorted(sent_bits, bits))
     left_bits = bits - (float(sent_bits[last - 1]) if last else 0.0)
@@ -122,7 +122,7 @@ def as_soon_as_possible(steps: Steps, bits: float) -> Pieces:
 
 
 def just_in_time(steps: Steps, bits: float, by_s: float) -> Pieces | None:
-    """Fill the same share of all there is so that `bits` > 0 end at `by_s` (line 7); None where that is too early."""
+    """Use a constant share of the residual rate so that `bits` > 0 end at `by_s` (line 7); None if too early."""
     inside = steps.begin_s < by_s
     begin_s = steps.begin_s[inside]
     if len(begin_s) == 0:
@@ -139,7 +139,7 @@ def _least_bps(steps: Steps, from_s: float) -> float:
 
 
 def _taken_s(steps: Steps, from_s: float, limit_bps: float) -> float:
-    # All is left after the last step.
+    # The last step never ends and has the full limit, so it is left out.
     return float((1 - steps.bps[:-1] / limit_bps) @ np.diff(np.maximum(steps.begin_s, from_s)))
 
 
@@ -150,7 +150,7 @@ def _at(steps: Steps, time_s: Floats) -> Floats:
 
 
 def _less(steps: Steps, pieces: Pieces, limit_bps: float) -> Steps:
-    """Return `steps` without what `pieces` take; equal neighbours become one."""
+    """Return `steps` minus the rates of `pieces`; adjacent steps of equal rate are merged."""
     begin_s = np.unique(np.concatenate((steps.begin_s, pieces.begin_s, pieces.end_s)))
     place = np.searchsorted(pieces.begin_s, begin_s, side="right") - 1
     taken_bps = np.where((place >= 0) & (begin_s < pieces.end_s[place]), pieces.bps[place], 0.0)
@@ -161,7 +161,7 @@ def _less(steps: Steps, pieces: Pieces, limit_bps: float) -> Steps:
 
 
 def _merged(pieces: Pieces) -> Pieces:
-    """Return the pieces with a rate, neighbours of one rate as one."""
+    """Return the pieces with a positive rate; adjacent pieces of equal rate are merged."""
     begin_s, end_s, bps = (column[pieces.bps > 0] for column in pieces)
     first = np.append(True, (bps[1:] != bps[:-1]) | (begin_s[1:] != end_s[:-1]))
     last = np.append(first[1:], True)
@@ -180,7 +180,7 @@ class Piece(NamedTuple):
 
 
 class _Link(NamedTuple):
-    """Residual bandwidth of a link over time: `bps[k]` from `begin_s[k]` to `begin_s[k + 1]`, the last one for ever."""
+    """Residual bandwidth of a link over time: `bps[k]` from `begin_s[k]` to `begin_s[k + 1]`; the last never ends."""
 
     begin_s: list[float]
     bps: list[float]
@@ -190,8 +190,8 @@ class _Link(NamedTuple):
 class ResidualLinks:
     """R_out(t) and R_in(t) of section 3.3, from time 0 on.
 
-    Limits of requesters (R,) and responders (H,) are inf where there is none.  The pieces of the transfers under way
-    (S,) cross the links of `requester` and `responder`.
+    The limits of requesters (R,) and responders (H,) are inf if there is no limit.  The pieces (S,) of the transfers
+    under way cross the links of `requester` and `responder`.
     """
 
     def __init__(
@@ -209,17 +209,17 @@ class ResidualLinks:
         self._ingress = _Side(ingress_bps, responder, times_s, change_bps)
 
     def left_s(self, requester: int, from_s: float, bits: float) -> float:
-        """Return when `bits` > 0 would have left a requester if they had all ingress."""
+        """Return the time when `bits` > 0 would have left a requester if ingress were unlimited."""
         out = self._egress.link(requester)
         return from_s if out.limit_bps == inf else _fill(out, _UNLIMITED, from_s, bits)[-1].end_s
 
     def arrival_s(self, requester: int, responder: int, from_s: float, bits: float, before_s: float = inf) -> float:
-        """Return when `bits` > 0 would arrive if sent as soon as possible; inf if not before `before_s`."""
+        """Return the time when `bits` > 0 would arrive if sent as soon as possible; inf if not before `before_s`."""
         pieces = _fill(self._egress.link(requester), self._ingress.link(responder), from_s, bits, before_s)
         return pieces[-1].end_s if pieces else inf
 
     def send(self, requester: int, responder: int, from_s: float, bits: float) -> list[Piece]:
-        """Send `bits` > 0 as soon as possible; return the pieces, which are not left any more."""
+        """Send `bits` > 0 as soon as possible; return the pieces, which are subtracted from both links."""
         out, into = self._egress.link(requester), self._ingress.link(responder)
         pieces = _fill(out, into, from_s, bits)
         for link in (out, into):
@@ -241,7 +241,7 @@ class _Side:
         self._links: dict[int, _Link] = {}
 
     def link(self, number: int) -> _Link:
-        """Return what is left of a link."""
+        """Return the residual bandwidth of a link."""
         found = self._links.get(number)
         if found is None:
             events = slice(self._first[number], self._first[number + 1])
@@ -251,12 +251,12 @@ class _Side:
         return found
 
 
-#: In place of a link that is not asked about.
+#: Placeholder for a link whose limit is to be ignored.
 _UNLIMITED = _Link([0.0], [inf], inf)
 
 
 def _less_all(limit_bps: float, times_s: list[float], change_bps: list[float]) -> _Link:
-    """Return a link with all changes, in order of time, added up."""
+    """Return a link after all of its changes, which are given in chronological order."""
     link = _Link([0.0], [limit_bps], limit_bps)
     if limit_bps == inf:
         return link
@@ -273,7 +273,7 @@ def _less_all(limit_bps: float, times_s: list[float], change_bps: list[float]) -
 
 
 def _fill(out: _Link, into: _Link, from_s: float, bits: float, before_s: float = inf) -> list[Piece]:
-    """Return the pieces that take all there is of both links until `bits` are sent; none if not before `before_s`."""
+    """Return the pieces that use all both links have left until `bits` are sent; none if not before `before_s`."""
     i, j = bisect_right(out.begin_s, from_s) - 1, bisect_right(into.begin_s, from_s) - 1
     now_s, left_bits, pieces = from_s, bits, list[Piece]()
     while now_s < before_s:
@@ -301,7 +301,7 @@ def _fill(out: _Link, into: _Link, from_s: float, bits: float, before_s: float =
 
 
 def _take(link: _Link, piece: Piece) -> None:
-    """Subtract a piece from what is left of a link."""
+    """Subtract a piece from the residual bandwidth of a link."""
     first, last = _step_at(link, piece.begin_s), _step_at(link, piece.end_s)
     noise_bps = _NOISE * link.limit_bps
     for k in range(first, last):
@@ -310,7 +310,7 @@ def _take(link: _Link, piece: Piece) -> None:
 
 
 def _step_at(link: _Link, time_s: float) -> int:
-    """Return the number of the step that begins at a time; one that does not exist yet is made."""
+    """Return the index of the step that begins at `time_s`; insert the step if it does not exist yet."""
     place = bisect_left(link.begin_s, time_s)
     if place == len(link.begin_s) or link.begin_s[place] != time_s:
         link.begin_s.insert(place, time_s)

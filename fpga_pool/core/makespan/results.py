@@ -1,7 +1,7 @@
-"""Results that flow back: a second transfer of each job, which makespan paper leaves to future work.
+"""Transfers of results back to the requesters, which the makespan paper leaves to future work.
 
-A result leaves the responder when its job ends, over the responder's way out and the requester's way in; a job on the
-host of its requester has nothing to send.  Read backwards, results are inputs: what is known of these holds for both.
+A result leaves the responder when its job ends, over the responder's egress and the requester's ingress.  A job on the
+host of its requester sends nothing.  In reversed time results are inputs, so the methods for inputs apply to both.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
 from fpga_pool.core.makespan.fluid import Segments, seconds_per_bit, transmit
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
-#: Share of the completion from which on a result counts as late.
+#: A result counts as late if it arrives after this share of the completion time.
 _LATE = 0.85
 
 
@@ -22,9 +22,9 @@ def there_only(problem: BatchProblem) -> BatchProblem:
 
 
 def back_only(problem: BatchProblem) -> BatchProblem:
-    """Return the problem backwards in time and without inputs: results move first, then jobs compute.
+    """Return the problem in reversed time and without inputs: results move first, then jobs compute.
 
-    What has to be waited for in the beginning, which would be an end there, is left out.
+    Ready and release times are dropped, since they would become deadlines in reversed time.
     """
     return replace(
         problem,
@@ -40,9 +40,9 @@ def back_only(problem: BatchProblem) -> BatchProblem:
 
 
 def send_back(problem: BatchProblem, accelerator: Ints, end_s: Floats) -> tuple[Segments, float]:
-    """Return how the results of a schedule move and when the last one is back; `end_s` (J,) is when jobs end.
+    """Return the transfers of the results and the time when the last one is back; `end_s` (J,) are the jobs' ends.
 
-    Whichever job ends first sends first.
+    Jobs send their results in the order in which they end.
     """
     back = replace(back_only(problem), release_s=floats(end_s))
     moved = transmit(back, accelerator, np.argsort(end_s, kind="stable"))
@@ -50,13 +50,13 @@ def send_back(problem: BatchProblem, accelerator: Ints, end_s: Floats) -> tuple[
 
 
 def completion_bound(problem: BatchProblem, makespan: LowerBound) -> float:
-    """Return what no plan can be shorter than, up to the last result, given that for the last job to end.
+    """Return a lower bound on the arrival of the last result, given a lower bound on the end of the last job.
 
-    Any job's result takes at least its time at the best rate; so do, link by link, inputs that move while what their
-    jobs have yet to do is compute and result, and results that move after input and compute (Jackson's rule, both
-    ways).
+    It is the largest of three bounds: the makespan bound plus the quickest result transfer; the simple bound with the
+    result transfer added to each job's compute time; and the simple bound of the results, with transfer of the input
+    and compute added (Jackson's rule in both directions).
     """
-    # A slot may be loaded while the input moves, so that a load is no part of what comes before a result.
+    # A slot may be loaded while the input moves, so a load does not delay a result for certain.
     back = replace(back_only(problem), load_s=np.zeros(problem.accelerators))
     there_s, back_s = _transfers_s(problem), _transfers_s(back)
     heads_s = np.maximum(problem.ready_s, problem.release_s[:, None] + there_s) + problem.seconds
@@ -69,7 +69,7 @@ def completion_bound(problem: BatchProblem, makespan: LowerBound) -> float:
 
 
 def orders(problem: BatchProblem, accelerator: Ints, planned: Ints) -> list[Ints]:
-    """Return orders (J,) to try for a placement (J,): as `planned`, by Johnson's rule, by longest tail."""
+    """Return the orders (J,) to try for a placement (J,): as `planned`, by Johnson's rule, and longest tail first."""
     jobs = np.arange(problem.jobs)
     there_s = _transfers_s(problem)[jobs, accelerator]
     back_s = _transfers_s(back_only(problem))[jobs, accelerator]
@@ -81,9 +81,9 @@ def orders(problem: BatchProblem, accelerator: Ints, planned: Ints) -> list[Ints
 
 
 def sooner(problem: BatchProblem, back_s: Floats) -> Floats:
-    """Return (J,) factors of the turns of jobs that let what was late go sooner, and all of its requester a little.
+    """Return (J,) factors that reduce the turns of late jobs and of all jobs of their requesters, so they go sooner.
 
-    `back_s` (J,) is when each result is back.
+    `back_s` (J,) is the time when each result is back.
     """
     late = np.maximum(0.0, back_s / max(float(back_s.max()), 1e-300) - _LATE) / (1.0 - _LATE)
     latest = np.zeros(len(problem.egress_bps))
@@ -93,7 +93,7 @@ def sooner(problem: BatchProblem, back_s: Floats) -> Floats:
 
 
 def _transfers_s(problem: BatchProblem) -> Floats:
-    """Return (J, A) how long each input takes with both links to itself."""
+    """Return (J, A) the transfer time of each input to each accelerator if it had both links to itself."""
     hosts, column = np.unique(problem.responder, return_inverse=True)
     s_per_bit = seconds_per_bit(problem, hosts)[problem.requester]
     return (8.0 * problem.input_bytes[:, None] * s_per_bit)[:, column]

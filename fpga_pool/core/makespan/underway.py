@@ -1,9 +1,9 @@
-"""A plan under way, as re-planning sees it, and batches that arrive while inputs of earlier ones move (section 3.4).
+"""A plan under way, as re-planning sees it, and batches that arrive during transfers of earlier ones (section 3.4).
 
-The makespan paper's own policies plan in the bandwidth that earlier transfers leave; see `PlanningAround`.  For any
-other policy `plan_arriving` tries the paper's two schemes for network batches and keeps the one that ends first: fill
-what earlier transfers leave, in the order in which the policy sends on an idle network, or begin when these are over.
-In either case only jobs whose input moves wait for the network.
+The makespan paper's own policies plan with the bandwidth that earlier transfers leave; see `PlanningAround`.  For any
+other policy `plan_arriving` tries the paper's two schemes for network batches and keeps the one that ends first: use
+the residual bandwidth, in the order in which the policy sends on an idle network, or begin after the earlier transfers.
+In both schemes, only jobs whose input moves wait for the network.
 """
 
 from collections.abc import Collection
@@ -24,27 +24,27 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Underway:
-    """Jobs that do not compute yet, in a world where others do; time 0 is now.
+    """The jobs of a plan that have not started while others compute; time 0 is now.
 
-    What has changed since the plan was made is in the problem: an accelerator that failed or is drained, or whose host
-    left, can run nothing (`seconds` inf); one that is late has a later `ready_s`; bandwidths and seconds are those
+    The problem reflects all changes since the plan was made: an accelerator that failed or is drained, or whose host
+    left, cannot run any job (`seconds` is inf); a delayed one has a later `ready_s`; bandwidths and seconds are those
     observed.
     """
 
-    #: The jobs that do not compute yet: `input_bytes` is what has yet to move, `ready_s` when what computes will end.
+    #: The jobs that have not started: `input_bytes` have yet to move, and `ready_s` is when the running jobs end.
     problem: BatchProblem
-    #: (J,) where each job was planned; -1 = nowhere yet.
+    #: (J,) the planned accelerator of each job; -1 = not planned yet.
     accelerator: Ints
-    #: (J,) when each was planned to start; any value where it was planned nowhere.
+    #: (J,) the planned start of each job; any value if it is not planned yet.
     start_s: Floats
-    #: (J,) the input, which takes time to move, is on its way or there: the job stays where it is, as long as that can
-    #: run it.
+    #: (J,) whether the input takes time to move and its transfer has begun or ended: the job stays on its accelerator
+    #: while that can run it.
     begun: Bools
-    #: What was planned of the transfers and has yet to happen; carries all of `input_bytes` where a job was planned.
+    #: The remaining part of the planned transfers; carries all of `input_bytes` of each planned job.
     transfers: Segments
-    #: The transfers that have not begun are planned again because those that have are late; otherwise they stay.
+    #: Whether transfers that have not begun are planned again, because others are late; otherwise they stay.
     retime: bool = False
-    #: (J,) transfers that are not where they were planned to be: what is left of them gets new rates too, if others do.
+    #: (J,) transfers that deviate from their plan: if `retime` is set, their remaining parts get new rates too.
     astray: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class Underway:
 
     @property
     def kept(self) -> Bools:
-        """(J,) whether each job has a place that can run it."""
+        """(J,) whether each job has an accelerator that can run it."""
         placed = self.accelerator >= 0
         possible = np.isfinite(self.problem.seconds[np.arange(self.problem.jobs), np.maximum(self.accelerator, 0)])
         kept: Bools = placed & possible
@@ -70,10 +70,10 @@ class Underway:
 def underway_at(
     problem: BatchProblem, plan: BatchPlan, now_s: float, *, lost: Collection[int] = (), arrived: Collection[int] = ()
 ) -> tuple[Underway, Ints]:
-    """Return a plan as it is under way at `now_s`, on its clock, if all went as planned, and the jobs that are left.
+    """Return the state of a plan at `now_s`, on its clock, if all went as planned, and the jobs that have to be run.
 
-    `lost` are accelerators that can run nothing from now on: what computes there fails and is to be planned again.
-    `arrived` are jobs of the problem that arrive only now: their part of the plan is void.
+    `lost` are accelerators that cannot run jobs from now on: jobs running there fail and have to be planned again.
+    `arrived` are jobs of the problem that arrive only now: their part of the plan is ignored.
     """
     jobs = np.arange(problem.jobs)
     new, gone = np.isin(jobs, list(arrived)), np.isin(plan.accelerator, list(lost))
@@ -110,16 +110,16 @@ def underway_at(
 
 
 def _transfers_left(problem: BatchProblem, plan: BatchPlan, now_s: float, jobs: Ints) -> tuple[Segments, Ints, Bools]:
-    """Return what is left of the transfers of `jobs` (n,), by time from now on; bytes left (J,); which have begun (J,).
+    """Return the rest of the transfers of `jobs` (n,), in times from now on, bytes left (J,), and if each began (J,).
 
-    Bytes are whole, so rates are a little lower where a transfer is cut in the middle of one.
+    Bytes are whole numbers, so the rates of a transfer that is cut within a byte become slightly lower.
     """
     later = np.isin(plan.segment_job, jobs) & (plan.segment_end_s > now_s)
     job, bps = plan.segment_job[later], np.array(plan.segment_bps[later])
     begin_s, end_s = np.maximum(plan.segment_begin_s[later] - now_s, 0.0), plan.segment_end_s[later] - now_s
     begins_s = np.full(problem.jobs, np.inf)
     np.minimum.at(begins_s, plan.segment_job, plan.segment_begin_s)
-    # What needs no segments moves in no time, elsewhere too.
+    # An input without segments takes no time to move, so it never counts as begun.
     begun = begins_s < now_s
     exact_bits = np.bincount(job, bps * (end_s - begin_s), problem.jobs)
     whole = np.where(begun, np.floor(exact_bits / 8.0), problem.input_bytes).astype(np.int64)
@@ -141,7 +141,7 @@ def plan_arriving(
 ) -> BatchPlan:
     """Return the policy's plan of a batch for a network on which `earlier` transfers are planned, on the same clock.
 
-    `problem` has the batch alone; its `ready_s` is c_j of section 3.4, when earlier jobs are computed.
+    `problem` contains only the new batch; its `ready_s` is c_j of section 3.4, the time when earlier jobs end.
     """
     if isinstance(policy, PlanningAround):
         return policy.decide_around(problem, earlier, state, rng)
@@ -158,20 +158,20 @@ def plan_arriving(
 
 
 def _ends(found: BatchPlan) -> tuple[float, float]:
-    """Return when the last result is back, and when the last job ends."""
+    """Return the times when the last result is back, and when the last job ends."""
     return found.completion_s, found.makespan_s
 
 
 def _sent(problem: BatchProblem, planned: BatchPlan, transfers: Transfers, bound: BatchPlan) -> BatchPlan:
-    """Return what a plan's places and queues come to with other transfers, and the bound of another plan."""
+    """Return the plan with the placement and queues of `planned`, other transfers, and the lower bound of `bound`."""
     found = schedule(problem, planned.accelerator, np.argsort(planned.start_s, kind="stable"), transfers)
-    # A bound that holds on an idle network holds on any.
+    # A lower bound for an idle network holds for a busy one, too.
     proven = LowerBound(bound.lower_bound_s, bound.bound_prices)
     return replace(as_plan(problem, found, proven, planned.policy), generation=planned.generation)
 
 
 def _transfers(problem: BatchProblem, planned: BatchPlan) -> Transfers:
-    """Return the transfers of a plan; what does not move is there when it is released."""
+    """Return the transfers of a plan; inputs that do not move arrive at their release."""
     segments = Segments(planned.segment_job, planned.segment_begin_s, planned.segment_end_s, planned.segment_bps)
     arrived_s = np.array(problem.release_s)
     np.maximum.at(arrived_s, segments.flow, segments.end_s)
@@ -179,7 +179,7 @@ def _transfers(problem: BatchProblem, planned: BatchPlan) -> Transfers:
 
 
 def _filling(problem: BatchProblem, planned: BatchPlan, earlier: EarlierTransfers) -> Transfers:
-    """Return transfers that fill what earlier ones leave, in the order in which a plan begins them."""
+    """Return transfers in the bandwidth that `earlier` ones leave, in the order in which `planned` begins them."""
     residual = ResidualLinks(
         problem.egress_bps, problem.ingress_bps, earlier.requester, earlier.responder, earlier.begin_s, earlier.end_s,
         earlier.bps,
@@ -196,7 +196,7 @@ def _filling(problem: BatchProblem, planned: BatchPlan, earlier: EarlierTransfer
 
 
 def _in_order(problem: BatchProblem, planned: BatchPlan) -> Ints:
-    """Return the jobs that move, in the order in which a plan begins to send them."""
+    """Return the jobs whose inputs move, in the order in which a plan begins to send them."""
     begins_s: Floats = np.full(problem.jobs, np.inf)
     np.minimum.at(begins_s, planned.segment_job, planned.segment_begin_s)
     moving = np.flatnonzero(moves_over_network(problem, planned.accelerator))

@@ -1,1 +1,1 @@
-"""Drivers that limit the rate of each flow from a requester's host: `base` is the interface, one module per driver."""
+"""Drivers that limit the rate of each flow from a requester's host; `base` defines their interface."""

@@ -1,6 +1,6 @@
-"""Interface of egress drivers: a driver holds each flow that leaves this host to a rate, changed at any time.
+"""Interface of egress drivers: a driver limits each flow that leaves this host to a rate, which may change at any time.
 
-A driver knows a flow by its addresses and ports alone, so that it may run in another process than the sender.
+A driver identifies a flow by its addresses and ports only, so it may run in another process than the sender.
 Entry-point group: `fpga_pool.egress_drivers`.
 """
 
@@ -20,7 +20,7 @@ class Flow:
     source_port: int
     destination_address: str
     destination_port: int
-    #: Uuid of the virtual machine of this host that sends; "" = whatever has the source address sends.
+    #: Uuid of the virtual machine of this host that sends; "" = the sender is the owner of the source address.
     server: str = ""
 
     def __post_init__(self) -> None:
@@ -32,42 +32,42 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class LimitedFlow:
-    """A flow and the rate it is held to."""
+    """A flow and the rate it is limited to."""
 
     flow: Flow
     rate_bps: float
 
 
 class EgressDriver(abc.ABC):
-    """Rates are bits per second; 0 holds the flow, `inf` does not limit it.  All methods may come from any thread."""
+    """Limits flows to rates in bits per second; 0 holds a flow, `inf` does not limit it.  Thread-safe."""
 
     @abc.abstractmethod
     def open(self, flow: Flow, rate_bps: float) -> None:
-        """Limit a new flow; the same again is a repeat and sets the rate, another flow under the key is a Conflict."""
+        """Limit a new flow; if it is open, set its rate. Raises Conflict if the key belongs to another flow."""
 
     @abc.abstractmethod
     def set_rate(self, key: str, rate_bps: float) -> None:
-        """Change the rate of an open flow, NotFound if there is none."""
+        """Change the rate of an open flow. Raises NotFound if it is not open."""
 
     @abc.abstractmethod
     def close(self, key: str) -> None:
-        """Forget a flow and lift its limit; nothing happens where it is not open."""
+        """Forget a flow and lift its limit; ignored if it is not open."""
 
     @abc.abstractmethod
     def flows(self) -> tuple[LimitedFlow, ...]:
-        """Return what is limited now, as observed, for reconciliation."""
+        """Return the flows that are limited now, as observed, for reconciliation."""
 
     def follow(self, taps: Mapping[tuple[str, str], str]) -> frozenset[str]:
-        """Hold flows of these virtual machines at their taps: devices by server and address; others have ended.
+        """Limit flows of virtual machines at their taps (devices by server and address); forget all other taps.
 
-        Return the devices at which it can.
+        Return the devices at which flows can be limited.
         """
         return frozenset()
 
-    # Many flows at once: a driver overrides these where it does better than one by one.
+    # Operations on many flows: a driver overrides these if it has a faster implementation.
 
     def open_all(self, limits: Iterable[LimitedFlow]) -> None:
-        """Open each flow at its rate; `open` says what a repeat is."""
+        """Open each flow at its rate; see `open` for repeated calls."""
         for limit in limits:
             self.open(limit.flow, limit.rate_bps)
 
@@ -77,16 +77,16 @@ class EgressDriver(abc.ABC):
             self.set_rate(key, rate_bps)
 
     def close_all(self, keys: Iterable[str]) -> None:
-        """Forget these flows."""
+        """Close these flows."""
         for key in keys:
             self.close(key)
 
     def reset(self) -> None:
-        """Forget every flow and lift every limit, those that an earlier process left on this host included."""
+        """Forget all flows and lift all limits, including those that an earlier process left on this host."""
         self.close_all([limited.flow.key for limited in self.flows()])
 
 
 def check_rate(rate_bps: float) -> None:
-    """Refuse NaN and negative rates."""
+    """Raise InvalidInput if the rate is NaN or negative."""
     if not rate_bps >= 0:
         raise InvalidInput(f"rate_bps: expected at least 0, got {rate_bps}")

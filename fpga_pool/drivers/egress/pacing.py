@@ -1,7 +1,7 @@
-"""Egress limits without root: the kernel paces the sender's own sockets (SO_MAX_PACING_RATE).
+"""Egress limits without root privileges: the kernel paces the sender's own sockets (SO_MAX_PACING_RATE).
 
-TCP paces by itself where the interface has no `fq` queue (Linux 4.13 and later), so nothing is configured on the host.
-It works only in the process that owns the socket, which is therefore handed over beside the common interface.
+TCP does the pacing if the interface has no `fq` queue (Linux 4.13 and later), so the host needs no configuration.
+This works only in the process that owns the socket, which is therefore passed to `PacingDriver.attach`.
 """
 
 import math
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow, check_rate
 from fpga_pool.model.exceptions import Conflict, NotFound
 
-#: asm-generic/socket.h; Python has no name for it.
+#: From asm-generic/socket.h; missing in Python's `socket`.
 SO_MAX_PACING_RATE = 47
-#: Bytes per second as an unsigned long: the older 32-bit form ends at 34 Gbit/s.
+#: Bytes per second as an unsigned long, as the older 32-bit option is limited to 34 Gbit/s.
 _RATE = struct.Struct("@L")
 _UNLIMITED: int = 2 ** (8 * _RATE.size) - 1
-#: Not more than this waits unsent in the kernel, so that a new rate takes effect at once.
-#: It bounds only what is unsent: what is on its way may be as much as the path takes.
+#: Limit of unsent bytes in the kernel, so that a new rate takes effect at once.
+#: Bytes in flight are not limited.
 _UNSENT_BYTES = 128 * 1024
 
 
@@ -37,7 +37,7 @@ class _PacedFlow:
     sock: socket.socket | None = None
 
     def apply(self) -> None:
-        # The kernel knows no rate of 0: it sends the little it has, and the sender gives it no more.
+        # The kernel has no rate of 0: it sends its few buffered bytes, and the sender passes no more to it.
         if self.rate_bps > 0 and self.sock is not None and self.sock.fileno() != -1:
             self.sock.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, _RATE.pack(pacing_value(self.rate_bps)))
 
@@ -60,7 +60,7 @@ class PacingDriver(EgressDriver):
             paced.apply()
 
     def attach(self, key: str, sock: socket.socket) -> "FlowControl":
-        """Pace this socket as the flow's rate says, now and whenever it changes; return the handle for its sender."""
+        """Pace this socket at the flow's rate, also after changes of the rate; return the handle for its sender."""
         with self._lock:
             paced = self._find(key)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
@@ -77,7 +77,7 @@ class PacingDriver(EgressDriver):
             paced.apply()
 
     def close(self, key: str) -> None:
-        """Let the socket go unpaced."""
+        """Close the flow and stop pacing its socket."""
         with self._lock:
             paced = self._flows.pop(key, None)
             if paced is not None:

@@ -1,1 +1,1 @@
-"""Drivers of guests: they connect a guest with the slots that are held for its instance."""
+"""Drivers of guests, which connect a guest with the slots that its instance holds."""

@@ -1,4 +1,4 @@
-"""A virtual machine as libvirt describes it, and what Nova wrote there about its instance."""
+"""libvirt's description of a virtual machine with Nova's metadata in it, and the interface of guest drivers."""
 
 import math
 import re
@@ -15,20 +15,20 @@ from fpga_pool.guest.frames import PORT_PREFIX
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import AcceleratorRequest, requested
 
-#: Name that a passed function has in its domain, before its number; libvirt keeps names that begin with "ua-".
+#: Alias of a PCI function in its domain, followed by its number. libvirt keeps aliases that begin with "ua-".
 FUNCTION_ALIAS = "ua-fpga_pool-"
-#: What `nova.virt.libvirt.config` writes into the metadata of a domain.
+#: Namespace of the metadata that `nova.virt.libvirt.config` writes into a domain.
 _NOVA = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
 _INSTANCE = f"./metadata/{_NOVA}instance"
 
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """A device of the host by which a guest sends, and the guest's addresses there."""
+    """A network device of the host through which a guest sends, and the guest's addresses there."""
 
     device: str
     addresses: tuple[str, ...]
-    #: What libvirt lets pass of what the guest sends (`<outbound average>`), bits per second; inf = no limit.
+    #: libvirt's limit of the guest's outbound rate (`<outbound average>`) in bits per second; inf = no limit.
     limit_bps: float = math.inf
 
 
@@ -36,26 +36,26 @@ class Tap:
 class Domain:
     """One virtual machine."""
 
-    #: Uuid of the instance, which is that of the domain.
+    #: Uuid of the instance, which is also that of the domain.
     instance: str
     name: str
     project_id: str
-    #: What its flavor asks of the pool; None = nothing.
+    #: Accelerators that its flavor requests; None = none.
     request: AcceleratorRequest | None
-    #: Socket behind each port that it has, by number; "" where it is not known yet.
+    #: Socket behind each of its ports, by number; "" = not known yet.
     ports: Mapping[int, str] = field(default_factory=dict)
-    #: Address of each PCI function of the pool's that it has, by number.
+    #: Address of each of the pool's PCI functions that it has, by number.
     functions: Mapping[int, str] = field(default_factory=dict)
-    #: It has what a port is plugged into.
+    #: It has a virtio-serial controller, which ports need.
     has_controller: bool = False
     taps: tuple[Tap, ...] = ()
 
 
 def parse(xml: str) -> Domain:
-    """Return the domain of an XML description; InvalidInput says what is wrong with it, or with its flavor."""
+    """Parse the XML description of a domain. Raises InvalidInput if it, or the flavor in it, is invalid."""
     try:
         root = ElementTree.fromstring(xml)  # noqa: S314  # written by libvirt on this host
-    except (ElementTree.ParseError, ValueError) as error:  # the latter where text cannot be encoded
+    except (ElementTree.ParseError, ValueError) as error:  # ValueError if the text cannot be encoded
         raise InvalidInput(f"domain: invalid XML: {error}") from error
     instance = root.findtext("uuid", "").strip()
     if not instance:
@@ -74,7 +74,7 @@ def parse(xml: str) -> Domain:
 
 
 def nova_extra_specs(root: ElementTree.Element) -> dict[str, str]:
-    """Return the extra specs of its flavor that Nova wrote into the description of a domain."""
+    """Return the extra specs of the flavor, which Nova wrote into the description of a domain."""
     specs = root.iterfind(f"{_INSTANCE}/{_NOVA}flavor/{_NOVA}extraSpecs/{_NOVA}extraSpec")
     return {spec.get("name", ""): (spec.text or "").strip() for spec in specs}
 
@@ -103,20 +103,20 @@ def _functions(root: ElementTree.Element) -> dict[int, str]:
 
 
 def _taps(root: ElementTree.Element) -> Iterator[Tap]:
-    """Yield the taps of Neutron's ports, which are named after them; Nova wrote their addresses into the metadata."""
+    """Yield the taps of Neutron's ports, found by their names, with the addresses from Nova's metadata."""
     ports = {f"tap{port.get('uuid', '')[:11]}": port for port in root.iterfind(f"{_INSTANCE}/{_NOVA}ports/{_NOVA}port")}
     for interface in root.iterfind("./devices/interface"):
         target, outbound = interface.find("target"), interface.find("bandwidth/outbound")
         device = "" if target is None else target.get("dev", "")
         fixed = ports[device].iterfind(f"{_NOVA}ip[@type='fixed']") if device in ports else ()
         if addresses := tuple(ip.get("address", "") for ip in fixed):
-            # libvirt's unit is that of tc: thousands of bytes per second.
+            # libvirt's unit is 1000 bytes per second, as in tc.
             average = "" if outbound is None else outbound.get("average", "")
             yield Tap(device, addresses, int(average) * 8000.0 if average else math.inf)
 
 
 def function_xml(number: int, address: str) -> str:
-    """Return the device that passes a PCI function through; libvirt takes it from its driver and gives it back."""
+    """Return the device XML for passthrough of a PCI function; libvirt rebinds its host driver (managed='yes')."""
     match = re.fullmatch(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", address)
     if match is None:
         raise InvalidInput(f"PCI address: expected dddd:bb:ss.f, found {address!r}")
@@ -136,52 +136,52 @@ CONNECT_S = 5.0
 class GuestDriver(ABC):
     """The virtual machines of one host.  All methods may be called from several threads at once.
 
-    ServiceUnavailable where the hypervisor does not answer.  A slot reaches its guest as number 0, 1, ...: as a port
-    where the host drives it, as a virtual function where guests do (`SlotDriver.virtual_function`).
+    Methods raise ServiceUnavailable if the hypervisor does not respond.  The slots of a guest are numbered 0, 1, ...:
+    a slot is a port if the host drives it, or a virtual function if the guest does (`SlotDriver.virtual_function`).
     """
 
     @classmethod
     @abstractmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """Return the driver of this host as configured; InvalidInput names the option that is wrong."""
+        """Return the driver of this host as configured. Raises InvalidInput, which names the invalid option."""
 
     @abstractmethod
     def watch(self, changed: Callable[[str], object]) -> None:
-        """Begin to call `changed` with an instance that may have begun or ended to run; with "" for all of them."""
+        """Start calling `changed` with each instance that may have started or ended; "" if any of them may have."""
 
     @abstractmethod
     def running(self) -> list[Domain]:
-        """Return all virtual machines that run."""
+        """Return all running virtual machines."""
 
     @abstractmethod
     def find(self, instance: str) -> Domain | None:
-        """Return an instance's virtual machine, if it runs."""
+        """Return an instance's virtual machine; None if it does not run."""
 
     @abstractmethod
     def check(self, domain: Domain) -> None:
-        """Check that a machine that is about to start can be given ports; InvalidInput says what it lacks."""
+        """Check that ports can be attached to a machine that is about to start. Raises InvalidInput if not."""
 
     @abstractmethod
     def attach(self, domain: Domain, number: int) -> None:
-        """Give a running guest a port."""
+        """Attach a port to a running guest."""
 
     @abstractmethod
     def detach(self, domain: Domain, number: int) -> None:
-        """Take a port from a running guest."""
+        """Detach a port from a running guest."""
 
     def attach_function(self, domain: Domain, number: int, address: str) -> None:
-        """Pass a PCI function of the host through to a running guest; InvalidInput if this driver cannot."""
+        """Attach a PCI function of the host to a running guest. Raises InvalidInput if this driver cannot."""
         raise self._passes_none()
 
     def detach_function(self, domain: Domain, number: int, address: str) -> None:
-        """Take a PCI function from a running guest; InvalidInput if this driver cannot."""
+        """Detach a PCI function from a running guest. Raises InvalidInput if this driver cannot."""
         raise self._passes_none()
 
     def _passes_none(self) -> InvalidInput:
         return InvalidInput(f"[agent] guest_driver: {type(self).__name__} does not support PCI passthrough to guests")
 
     def connect(self, domain: Domain, number: int) -> socket.socket:
-        """Connect with the other side of a guest's port, a unix socket.  OSError if nothing listens there."""
+        """Connect to the host side of a guest's port, a unix socket.  Raises OSError if nothing listens there."""
         end = socket.socket(socket.AF_UNIX)
         try:
             end.settimeout(CONNECT_S)
@@ -193,4 +193,4 @@ class GuestDriver(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End; guests keep what they have."""
+        """Stop the driver. Guests keep their ports and functions."""

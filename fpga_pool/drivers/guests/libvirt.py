@@ -1,6 +1,6 @@
-"""Guests of libvirt: a virtio-serial channel for each slot, or the PCI function of one that guests drive themselves.
+"""Guests of libvirt: each slot is a virtio-serial channel, or a PCI function if the guest drives the slot directly.
 
-libvirt listens on the host's side of a channel and we connect, so a guest keeps its channels when we are away.
+libvirt listens on the host's side of a channel and the agent connects, so a guest keeps its channels without an agent.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class LibvirtGuests(GuestDriver):
         return found
 
     def check(self, domain: Domain) -> None:
-        # The controller that channels are plugged into cannot be plugged in itself.
+        # Channels can be hot-plugged, but their controller cannot.
         if not domain.has_controller:
             raise InvalidInput(
                 f"machine {domain.name} has no virtio-serial controller for the channels of its accelerators: set the "
@@ -57,7 +57,7 @@ class LibvirtGuests(GuestDriver):
         self._attach(domain, function_xml(number, address))
 
     def detach_function(self, domain: Domain, number: int, address: str) -> None:
-        # The guest has to agree: it is asked, and asked again at the next look.
+        # The guest has to release the device. Until it does, the caller repeats the request.
         self._detach(domain, function_xml(number, address))
 
     def _attach(self, domain: Domain, device: str) -> None:

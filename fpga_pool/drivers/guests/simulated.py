@@ -1,7 +1,7 @@
-"""Guests of a hypervisor that is a fiction, as that of Nova's fake driver: files that describe them.
+"""Guests of a simulated hypervisor, for use with Nova's fake driver: files describe them.
 
-A machine runs while DIRECTORY/INSTANCE.xml is there, which is a description as libvirt gives it; who plays its guest
-listens on the sockets DIRECTORY/INSTANCE.NUMBER.  Slots, leases and loading are as with a real hypervisor.
+A machine runs while DIRECTORY/INSTANCE.xml exists, a description in libvirt's format. A program that acts as its guest
+listens on the sockets DIRECTORY/INSTANCE.NUMBER.  Slots, leases and loading work as with a real hypervisor.
 """
 
 import logging
@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 
 class SimulatedGuests(GuestDriver):
-    """The machines that a directory describes.  It sends no events: changes are found by polling."""
+    """The machines described in a directory.  There are no events: changes are found by polling."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""Libvirt domains of processes of gangs: their XML, the images they boot from, their saved memories and consoles."""
+"""The runner interface, and libvirt domains of gang processes: XML, boot images, saved memories and consoles."""
 
 import abc
 import contextlib
@@ -21,24 +21,24 @@ from fpga_pool.model.objects.gangs import process_uuid
 
 
 class Runner(abc.ABC):
-    """The processes of gangs on one host; every other guest is left alone.
+    """The processes of gangs on one host; all other guests are ignored.
 
-    Guests outlive their agent: what a runner reports is observed, and what it must remember stays with the guest.  Each
-    method may be repeated, and does what is left to do.  ServiceUnavailable where the hypervisor does not answer.
+    Guests outlive their agent, so a runner reports what it observes, and stores persistent data with the guest.  All
+    methods are idempotent, and raise ServiceUnavailable if the hypervisor does not respond.
     """
 
     @classmethod
     @abc.abstractmethod
     def from_conf(cls, conf: cfg.ConfigOpts, state_dir: Path, clock: Callable[[], float]) -> Self:
-        """Return the runner of this host as configured; InvalidInput names the option that is wrong."""
+        """Return the runner of this host as configured. Raises InvalidInput, which names the invalid option."""
 
     @abc.abstractmethod
     def observe(self) -> dict[Key, Running]:
-        """Return all processes that were launched here and not stopped by `end`."""
+        """Return all processes that were launched here and not removed by `end`."""
 
     @abc.abstractmethod
     def launch(self, spec: ProcessSpec, processor: int, tier: Tier) -> None:
-        """Launch a process; the caller ensures that the place is free."""
+        """Launch a process. The caller ensures that the tier of the processor is free."""
 
     @abc.abstractmethod
     def set_tier(self, key: Key, tier: Tier) -> None:
@@ -64,15 +64,15 @@ class Runner(abc.ABC):
         """Remove a saved memory, even one saved by another host; a missing one is ignored."""
 
 
-#: A rate is measured over so long at least.
+#: Minimum time over which a rate is measured.
 WINDOW_S = 2.0
-#: A reported value holds as long as its error is at most this, or at most this share of the time since.
+#: A report remains valid while its error is at most TOLERANCE_S, or at most TOLERANCE times its age.
 TOLERANCE_S, TOLERANCE = 1.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Work done by a moment, in seconds on a dedicated processor, and the rate since."""
+    """Work done until `at`, in seconds on a dedicated processor, and the rate since then."""
 
     done_s: float
     rate: float
@@ -87,7 +87,7 @@ class Meter:
         self._since = Progress(0.0, 0.0, 0.0)
 
     def look(self, done_s: float, now_s: float) -> Progress:
-        """Return the report of a process that has done `done_s` by now."""
+        """Record that `done_s` of work is done by now; return the last report, renewed if it was too inaccurate."""
         reported = self._reported
         if reported is None:
             self._reported = self._since = Progress(done_s, 0.0, now_s)
@@ -103,7 +103,7 @@ class Meter:
         return self._reported or reported
 
 
-#: Where the kernel's own parameters end up where an image has none.
+#: Kernel command line of images that have no file `cmdline`.
 DEFAULT_CMDLINE = "console=ttyS0"
 DISKS = ("disk.qcow2", "disk.raw")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -121,7 +121,7 @@ class Image:
 
 
 def find_image(directory: Path, name: str) -> Image:
-    """Return an image by its name; InvalidInput names what is missing."""
+    """Return an image by its name. Raises InvalidInput, which names the missing files."""
     place = directory / _checked(name, "image")
     kernel, initrd, cmdline = place / "kernel", place / "initrd", place / "cmdline"
     disk = next((place / disk for disk in DISKS if (place / disk).is_file()), None)
@@ -140,64 +140,64 @@ def find_image(directory: Path, name: str) -> Image:
 
 
 class SavedMemory:
-    """The directory of saved memories that hosts share; each has the name of the process that it was."""
+    """The directory of saved memories, which is shared by the hosts. Each is named after its process."""
 
     def __init__(self, directory: Path, keep_s: float) -> None:
         self._directory = directory
         self._keep_s = keep_s
 
     def file(self, name: str) -> Path:
-        """Return where a memory is; InvalidInput where it cannot be called so."""
+        """Return the path of a saved memory. Raises InvalidInput if the name is invalid."""
         return self._directory / f"{_checked(name, 'saved memory')}{_SUFFIX}"
 
     def remove(self, name: str) -> None:
-        """Remove a memory; nothing where there is none.  ServiceUnavailable where the directory does not answer."""
+        """Remove a saved memory, if it exists. Raises ServiceUnavailable if the directory is not accessible."""
         try:
             self.file(name).unlink(missing_ok=True)
         except OSError as error:
             raise ServiceUnavailable(f"{self._directory}: {error}") from error
 
     def sweep(self) -> list[str]:
-        """Remove saved memory that was not used for a long time; return its names."""
+        """Remove saved memories older than `keep_s`; return their names."""
         swept = []
         try:
             for file in self._directory.glob(f"*{_SUFFIX}"):
                 if time.time() - file.stat().st_mtime > self._keep_s:
                     file.unlink(missing_ok=True)
                     swept.append(file.name.removesuffix(_SUFFIX))
-        except FileNotFoundError:  # another host was faster; the next turn sees the rest
+        except FileNotFoundError:  # another host has removed it; the next sweep continues
             return swept
         except OSError as error:
             raise ServiceUnavailable(f"{self._directory}: {error}") from error
         return swept
 
 
-#: One that virtlogd has put aside ends with a number.
+#: Names of console files. virtlogd appends a number to rotated files.
 _CONSOLE = re.compile(r"[0-9a-f-]{36}\.\d+\.log(\.\d+)?")
 
 
 class Consoles:
-    """The directory of what guests print, which hosts may share; a process has one file wherever it runs."""
+    """The directory of console output, which hosts may share. A process keeps its file when it moves."""
 
     def __init__(self, directory: Path, keep_s: float) -> None:
         self._directory = directory
         self._keep_s = keep_s
 
     def file(self, key: Key) -> Path:
-        """Return where the console of a process goes."""
+        """Return the path of the console file of a process."""
         return self._directory / f"{key.gang}.{key.index}.log"
 
     def sweep(self, here: Iterable[Key]) -> list[str]:
-        """Remove files of processes that are on no host, to which nothing was added for long; return their names.
+        """Remove files that were not modified for `keep_s`, so that no host has their process; return their names.
 
-        Those of the processes that are `here` are marked as new, for the other hosts.
+        The files of processes that are `here` are touched first, so that no other host removes them.
         """
         for key in here:
             with contextlib.suppress(FileNotFoundError):
                 os.utime(self.file(key))
         swept = []
         for file in self._directory.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # another host was faster
+            with contextlib.suppress(FileNotFoundError):  # another host has removed it
                 if _CONSOLE.fullmatch(file.name) and time.time() - file.lstat().st_mtime > self._keep_s:
                     file.unlink()
                     swept.append(file.name)
@@ -205,14 +205,14 @@ class Consoles:
 
 
 def _checked(name: str, what: str) -> str:
-    """Refuse names that would lead out of a directory."""
+    """Return the name. Raises InvalidInput if it is not a plain file name."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"{what}: {name!r} is not a valid name")
     return name
 
 
 _PROCESS = f"./metadata/{{{PROCESS_URI}}}process"
-#: The prefix of what a guest finds in its firmware's table of texts (SMBIOS type 11).
+#: Prefix of the parameters that a guest finds in its SMBIOS OEM strings (type 11).
 _WORD = "fpga_pool"
 
 
@@ -224,24 +224,24 @@ class Machine:
     memory_mib: int
     cpu_model: str
     bridge: str
-    #: `cpu_shares` that each has while it starts: to start is no work of its tier.
+    #: `cpu_shares` of a guest while it starts, before it is put into its tier.
     start_shares: int
-    #: None = they are not kept.
+    #: None = console output is not kept.
     consoles: Consoles | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessDomain:
-    """The metadata by which a domain is a certain process of a gang."""
+    """The metadata that identify a domain as a certain process of a gang."""
 
     key: Key
     processor: int
     #: The tier that it was launched in.
     tier: Tier
     cpu_usage: float
-    #: What it had done when it was launched here, in seconds on a dedicated processor.
+    #: Work done when it was launched here, in seconds on a dedicated processor.
     carried_s: float
-    #: CPU time that its guest had used then, where it is the same guest that goes on.
+    #: CPU time that the guest had used by then, if the same guest is resumed.
     before_s: float = 0.0
 
     @classmethod
@@ -251,7 +251,7 @@ class ProcessDomain:
 
     @classmethod
     def from_element(cls, xml: str) -> Self:
-        """Read the element of a domain's metadata; InvalidInput if it cannot be read."""
+        """Parse the element of a domain's metadata. Raises InvalidInput if it is invalid."""
         try:
             return cls.from_facts(ElementTree.fromstring(xml).attrib)  # noqa: S314  # written by libvirt on this host
         except (ElementTree.ParseError, ValueError) as error:
@@ -259,7 +259,7 @@ class ProcessDomain:
 
     @classmethod
     def from_facts(cls, found: Mapping[str, str]) -> Self:
-        """Read what `facts` has written; ValueError if it cannot be read."""
+        """Parse the result of `facts`. Raises ValueError if it is invalid."""
         return cls(
             key=Key(found.get("gang", ""), int(found.get("index", "")), int(found.get("attempt", ""))),
             processor=int(found.get("processor", "")),
@@ -270,7 +270,7 @@ class ProcessDomain:
         )
 
     def facts(self) -> dict[str, str]:
-        """Return it as texts by name, without what concerns its present guest only."""
+        """Return the metadata as strings by name, without `before_s`, which concerns only the current guest."""
         facts = {
             "gang": self.key.gang,
             "index": self.key.index,
@@ -283,15 +283,15 @@ class ProcessDomain:
         return {name: str(fact) for name, fact in facts.items()}
 
     def to_element(self) -> ElementTree.Element:
-        """Return it as an element of a domain's metadata."""
+        """Return the metadata as an element of a domain's metadata."""
         return ElementTree.Element(f"{{{PROCESS_URI}}}process", self.facts() | {"before_s": str(self.before_s)})
 
 
 def new_domain(spec: ProcessSpec, about: ProcessDomain, image: Image, machine: Machine) -> str:
-    """Return the description of a guest that begins.
+    """Return the XML description of a new guest.
 
-    It has one vCPU, and no pins: the tier driver gives them, and its priority.  Its disk is read-only, so that its
-    memory is all there is of it.
+    It has one vCPU and no pins: the tier driver sets the pins and the priority.  Its disk is read-only, so that its
+    memory is its whole state.
     """
     root = ElementTree.Element("domain", type=machine.virt_type)
     _text(root, "name", f"fpga-pool-{spec.key}")
@@ -307,7 +307,7 @@ def new_domain(spec: ProcessSpec, about: ProcessDomain, image: Image, machine: M
         _text(texts, "entry", word)
     _add_boot(root, image)
     ElementTree.SubElement(ElementTree.SubElement(root, "features"), "acpi")
-    # It says by powering off that its work is done; one that reboots begins again where it is.
+    # A guest powers off when its work is done. One that reboots starts over on the same host.
     for event, action in (("on_poweroff", "destroy"), ("on_reboot", "restart"), ("on_crash", "destroy")):
         _text(root, event, action)
     _add_devices(ElementTree.SubElement(root, "devices"), spec.key, image, machine)
@@ -315,9 +315,9 @@ def new_domain(spec: ProcessSpec, about: ProcessDomain, image: Image, machine: M
 
 
 def moved_domain(saved: str, about: ProcessDomain, machine: Machine) -> tuple[str, str]:
-    """Return uuid and description of a guest that goes on from its saved memory, whose own description this is.
+    """Return uuid and XML description of a guest that resumes from the saved memory with the description `saved`.
 
-    It keeps its name and uuid, as libvirt demands; it has another word on what it is, and no pins yet.
+    It keeps its name and uuid, as libvirt requires, gets the metadata of the new process, and loses its pins.
     """
     root = ElementTree.fromstring(saved)  # noqa: S314  # written by libvirt
     metadata = root.find("metadata")
@@ -334,7 +334,7 @@ def moved_domain(saved: str, about: ProcessDomain, machine: Machine) -> tuple[st
 
 
 def _words(spec: ProcessSpec) -> list[str]:
-    """Return the parameters that a guest is passed."""
+    """Return the parameters that are passed to a guest, as NAME=VALUE."""
     parameters = {"gang": spec.key.gang, "index": spec.key.index, "processes": spec.processes}
     return [f"{_WORD}.{name}={fact}" for name, fact in parameters.items()] + (
         [f"{_WORD}.command={spec.command}"] if spec.command else []

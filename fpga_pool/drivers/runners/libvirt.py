@@ -1,8 +1,8 @@
-"""Processes of gangs that are guests of libvirt, each on its pCPU, in the tier that the tier driver gives it.
+"""Processes of gangs as libvirt guests, each on its pCPU, in the tier that the tier driver assigns.
 
-A guest says that its work is done by powering off; one that ends otherwise has died.  Its domain is ours by its
-metadata, which say which process it is, and is made persistent once it runs, so that libvirt remembers how it ended.
-A process goes on elsewhere from its memory, saved in a directory that hosts share.
+A guest powers off when its work is done; any other end is a failure.  Metadata in its domain identify the process.  The
+domain is made persistent once it runs, so that libvirt remembers how it ended.  A process resumes on another host from
+its memory, which is saved in a directory shared by the hosts.
 """
 
 import logging
@@ -37,20 +37,20 @@ from fpga_pool.model.flavor import Tier
 LOG = logging.getLogger(__name__)
 
 _INACTIVE = libvirt.VIR_DOMAIN_XML_INACTIVE
-#: What libvirt may keep of a domain: what of it is left makes it refuse to forget the domain.
+#: Data that libvirt may keep with a domain and that must be removed with it, else it refuses to undefine the domain.
 _WITH_ALL = (
     libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
     | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
 )
-#: How often old saved memories and consoles are looked for.
+#: Interval between removals of old saved memories and consoles, in seconds.
 SWEEP_S = 600.0
-#: How long a save may take to see that its guest was destroyed.
+#: Time within which a save in progress must end after its guest was destroyed, in seconds.
 SAVE_END_S = 60.0
 
 
 class LibvirtRunner(Runner):
-    """The processes of gangs of one libvirtd."""
+    """The gang processes that are guests of one libvirtd."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class LibvirtRunner(Runner):
         self._images, self._default_image = images, default_image
         self._clock = clock
         self._swept_at = float("-inf")
-        #: Guests that are being saved, and why that has failed, if it has.
+        #: Threads that save guests, and reasons why saving failed, by process.
         self._saving: dict[Key, threading.Thread] = {}
         self._unsaved: dict[Key, str] = {}
 
@@ -94,7 +94,7 @@ class LibvirtRunner(Runner):
         guests = ProcessGuests(LibvirtConnection(uri), tiers)
         return cls(guests, machine, saved, directories["images"], group.default_image, clock)
 
-    # What is --------------------------------------------------------------------------------------------------------
+    # Observed state -------------------------------------------------------------------------------------------------
 
     def observe(self) -> dict[Key, Running]:
         now_s = self._clock()
@@ -110,11 +110,11 @@ class LibvirtRunner(Runner):
             try:
                 swept = self._machine.consoles.sweep(guests)
             except OSError as error:
-                LOG.warning("old consoles are not removed: %s", error)
+                LOG.warning("cannot remove old console files: %s", error)
             else:
                 LOG.log(logging.INFO if swept else logging.DEBUG, "old consoles: removed %s", swept)
         for name in self._saved.sweep():
-            LOG.warning("saved memory %s: removed, as it was not resumed from", name)
+            LOG.warning("saved memory %s: removed, as no process was resumed from it in time", name)
 
     def _find(self) -> dict[Key, Guest]:
         found = self._guests.find()
@@ -128,7 +128,7 @@ class LibvirtRunner(Runner):
         return self._guests.running(guest, phase, reason, now_s, saved)
 
     def _phase(self, guest: Guest) -> tuple[Phase, str]:
-        """Return what a guest does, and why it has failed if it has."""
+        """Return the phase of a guest, and the reason if it has failed."""
         key = guest.about.key
         saving = self._saving.get(key)
         if saving is not None and saving.is_alive():
@@ -144,7 +144,7 @@ class LibvirtRunner(Runner):
         return guest.end
 
     def _is_whole(self, key: Key) -> bool:
-        """Return whether there is a saved memory of a process, all of it: libvirt marks it as such at the end."""
+        """Return whether a process has a completely saved memory, which libvirt marks at the end of a save."""
         file = self._saved.file(str(key))
         if not file.exists():
             return False
@@ -154,7 +154,7 @@ class LibvirtRunner(Runner):
             return False
         return True
 
-    # What is to be --------------------------------------------------------------------------------------------------
+    # Commands -------------------------------------------------------------------------------------------------------
 
     def launch(self, spec: ProcessSpec, processor: int, tier: Tier) -> None:
         guests = self._find()
@@ -177,7 +177,7 @@ class LibvirtRunner(Runner):
         self._settle(domain, about)
 
     def _settle(self, domain: Any, about: ProcessDomain) -> None:
-        """Give a guest that was started its place, and have libvirt remember it when it has ended."""
+        """Pin a started guest and make its domain persistent, so that libvirt remembers how it ended."""
         if not self._guests.ask(lambda _: domain.isPersistent()):
             self._guests.ask(lambda made: made.defineXML(domain.XMLDesc(_INACTIVE)))
         self._guests.place(domain, about)
@@ -186,13 +186,13 @@ class LibvirtRunner(Runner):
         guest = self._known(key)
         if guest.is_off:
             return
-        if not self._guests.is_placed(guest):  # a former agent was killed before it had its place, or all of it
+        if not self._guests.is_placed(guest):  # a former agent was killed before it had placed the guest completely
             self._settle(guest.domain, replace(guest.about, tier=tier))
             return
         self._guests.change_tier(guest, tier)
 
     def save(self, key: Key) -> None:
-        # Libvirt goes on saving when this process is killed.
+        # libvirt completes the save even if this agent is killed.
         guest = self._known(key)
         if guest.is_off or key in self._saving or self._phase(guest)[0] is not Phase.RUNNING:
             return

@@ -1,8 +1,8 @@
-"""Processes of gangs that are servers of Nova, each pinned to its pCPU by the tier driver of its host.
+"""Processes of gangs as servers of Nova, each pinned to its pCPU by the tier driver of its host.
 
-Nova makes, moves and deletes a server, and its libvirt runs it here: what it does is read there, what Nova is about to
-do with it is asked of Nova.  A server says that its work is done by powering off; one that ends otherwise has died.  A
-process goes on elsewhere from its server, which is paused meanwhile, and migrated live if it goes to another host.
+Nova creates, moves and deletes a server, and the local libvirt runs it: its current state is read from libvirt, and
+changes in progress are read from Nova.  A server powers off when its work is done; any other end is a failure.  To move
+a process, its server is paused, live-migrated if the target is another host, and resumed there.
 """
 
 import logging
@@ -29,13 +29,13 @@ from fpga_pool.model.flavor import Tier
 
 LOG = logging.getLogger(__name__)
 
-#: How often Nova is asked while a server does not run.
+#: Interval of queries to Nova while a server does not run, in seconds.
 LOOK_S = 1.0
-#: How long a request whose answer was lost, with its asker or without, may go on before the server is there to be seen.
+#: Time until a server is listed if the response to its creation request was lost, e.g. as the agent died, in seconds.
 UNSURE_S = 10.0
-#: How long a deleted server is waited for at a time.
+#: Time to wait for the deletion of a server in one call, and the interval of checks, in seconds.
 END_S, END_LOOK_S = 10.0, 0.5
-#: What Nova may be doing with a server that has ended, or is to end, for good.
+#: Task states of a server that is being deleted, and of one that has ended or is powering off.
 _DELETING = ("deleting", "soft-deleting")
 _ENDING = ("", "powering-off")
 _PAUSED = "PAUSED"
@@ -43,7 +43,7 @@ _PAUSED = "PAUSED"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """How patient the runner is, seconds; see [runner_nova]."""
+    """Intervals and timeouts of the runner in seconds; see [runner_nova]."""
 
     poll_s: float
     build_s: float
@@ -51,7 +51,7 @@ class Times:
 
 
 class NovaRunner(Runner):
-    """The processes of gangs of one compute node."""
+    """The gang processes of one compute node that are servers of Nova."""
 
     def __init__(
         self,
@@ -68,18 +68,18 @@ class NovaRunner(Runner):
         self._times = times
         self._clock = clock
         self._steady = steady
-        #: What Nova was last seen to have, and when.
+        #: The servers as last read from Nova, and when they were read.
         self._view = NovaView(servers)
         self._listed_at = float("-inf")
-        #: Until then a server may turn up that was asked for.
+        #: Until then a server that was requested earlier may still appear.
         self._unsure_until = steady() + UNSURE_S
-        #: Guests, by uuid, whose servers Nova was last seen to have no more.
+        #: Uuids of guests whose servers no longer existed at the last read.
         self._orphans: set[str] = set()
-        #: Servers that are being saved, when Nova was asked to, and since when servers do not run.
+        #: Servers that are being saved, when Nova was last asked to save each, and since when servers do not run.
         self._busy: set[str] = set()
         self._acted_at: dict[str, float] = {}
         self._down_since: dict[str, float] = {}
-        #: Tiers that servers are to begin in, other than they were made for.
+        #: Tiers that were changed after the servers were requested, by uuid.
         self._tiers: dict[str, Tier] = {}
         #: Saved servers that this host no longer reports.
         self._left: set[str] = set()
@@ -93,7 +93,7 @@ class NovaRunner(Runner):
         guests = ProcessGuests(LibvirtConnection(uri), tiers)
         return cls(servers, guests, group.default_image, times, clock)
 
-    # What is --------------------------------------------------------------------------------------------------------
+    # Observed state -------------------------------------------------------------------------------------------------
 
     def observe(self) -> dict[Key, Running]:
         now_s = self._clock()
@@ -107,7 +107,7 @@ class NovaRunner(Runner):
             uuid = server.uuid
             if uuid not in self._left:
                 was, now = before.get(uuid), guests.get(uuid)
-                # A reboot may have begun before Nova was asked, or after: what has ended was off before, and is.
+                # A guest that is off may be rebooting: it has ended only if it was off before and after Nova was read.
                 alike = _runs(was) == _runs(now) and (was is None) == (now is None)
                 certain = fresh and uuid not in begun | self._view.unseen and alike
                 found[key] = self._running(server, now if certain or _runs(now) else was, now_s, certain=certain)
@@ -118,9 +118,9 @@ class NovaRunner(Runner):
         return {guest.uuid: guest for guest in self._guests.find().values()}
 
     def _look(self, guests: dict[str, Guest]) -> bool:
-        """Ask Nova where that is due; return whether what is known is later than what was seen of the guests.
+        """Read the servers if it is time to; return whether they were read, and so are newer than `guests`.
 
-        A Nova that does not answer, or refuses to, is no reason to stop where all servers run.
+        Errors of Nova are logged while all servers run, and raised otherwise.
         """
         there = [server for server in self._view.servers.values() if server.uuid not in self._left]
         still = [each for each in there if each.uuid in self._busy or not _runs(guests.get(each.uuid))]
@@ -159,7 +159,7 @@ class NovaRunner(Runner):
                 self._guests.destroy(guest)
 
     def _running(self, server: Server, guest: Guest | None, now_s: float, *, certain: bool) -> Running:
-        """Return what a process does; one is taken to run as long as nothing else is certain."""
+        """Return the report of a process, which is assumed to run unless another phase is certain."""
         uuid = server.uuid
         if guest is not None and _runs(guest) and server.stage in (Stage.RUN, Stage.SAVED):
             self._down_since.pop(uuid, None)
@@ -181,12 +181,12 @@ class NovaRunner(Runner):
         )
 
     def _phase(self, server: Server, guest: Guest | None) -> tuple[Phase, str]:
-        """Return what a server does that does not run, and why it has failed if it has."""
+        """Return the phase of a server that does not run, and the reason if it has failed."""
         arriving = server.stage in (Stage.ARRIVING, Stage.MOVING)
         if server.task in _DELETING:
             return Phase.FAILED, f"its server {server.uuid} was deleted"
         if server.stage is Stage.MOVING and server.host != self._nova.home and not server.task:
-            # It is paused where it was, or in error: that depends on how far Nova had come, and on its release.
+            # It is paused on its old host or in ERROR, depending on how far Nova got, and on Nova's release.
             why = f": {server.fault}" if server.fault else ""
             return Phase.FAILED, f"Nova: its server {server.uuid} could not be moved here from {server.host}{why}"
         if server.status == "ERROR" and not server.task:
@@ -204,9 +204,9 @@ class NovaRunner(Runner):
         return guest.end if guest.is_off else (Phase.RUNNING, "")
 
     def _bring(self, guests: dict[str, Guest]) -> set[str]:
-        """Do for each server what is to be done next until it runs here; return those whose guests say it only now.
+        """Take the next step of each server towards running here; return the servers whose guests were just marked.
 
-        What fails for one of them is done again at the next look, and keeps no other from it.
+        A step that fails is retried at the next read, and does not affect other servers.
         """
         begun = set()
         for key, server in self._view.servers.items():
@@ -224,13 +224,13 @@ class NovaRunner(Runner):
             except FpgaPoolError as error:
                 LOG.warning("process %s: server %s: %s", key, server.uuid, error)
                 if server.stage is Stage.RUN:
-                    begun.add(server.uuid)  # nothing is known of its guest
+                    begun.add(server.uuid)  # the state of its guest is unknown
         return begun
 
-    # What is to be --------------------------------------------------------------------------------------------------
+    # Commands -------------------------------------------------------------------------------------------------------
 
     def launch(self, spec: ProcessSpec, processor: int, tier: Tier) -> None:
-        # It returns when Nova has taken the request.
+        # Returns once Nova has accepted the request.
         self._list(self._marked())
         if spec.key in self._view.servers:
             return
@@ -259,7 +259,7 @@ class NovaRunner(Runner):
                 raise Conflict(f"processor {processor}: process {key} is in its {tier}")
 
     def set_tier(self, key: Key, tier: Tier) -> None:
-        # One that is not built yet begins in it.
+        # A server that is not built yet will start in this tier.
         server, guest = self._known(key)
         self._tiers[server.uuid] = tier
         if guest is None or not _runs(guest):
@@ -284,13 +284,13 @@ class NovaRunner(Runner):
                 raise ServiceUnavailable(f"process {key}: Nova is still deleting server {server.uuid}")
             self._pause(END_LOOK_S)
             self._list(self._marked())
-        # Where nova-compute is down Nova deletes what it knows of a server, and the guest is there.
+        # If nova-compute is down, Nova deletes only its record of the server, and the guest keeps running.
         guest = self._guests.find().get(key)
         if guest is not None and not guest.is_off and guest.uuid in self._orphans:
             raise ServiceUnavailable(f"process {key}: server {guest.uuid} is deleted, its guest does not end")
 
     def discard(self, saved: str) -> None:
-        # One that a process has gone on from is not saved any more.
+        # A server from which a process was resumed is no longer in stage SAVED, and stays.
         try:
             if self._nova.show(saved).stage is Stage.SAVED:
                 self._nova.delete(saved)
@@ -310,12 +310,12 @@ class NovaRunner(Runner):
     # Moves ----------------------------------------------------------------------------------------------------------
 
     def save(self, key: Key) -> None:
-        # The server is paused: its memory is where it is.
+        # The server is only paused: its memory stays on this host.
         server, guest = self._known(key)
         if guest is None or guest.is_off or server.stage is not Stage.RUN or server.task:
             return  # the next poll shows its state
         if self._listed_at <= self._acted_at.get(server.uuid, float("-inf")):
-            return  # Nova was asked since
+            return  # the servers were not read since the last request to Nova
         self._busy.add(server.uuid)
         self._acted_at[server.uuid] = self._steady()
         if server.status != _PAUSED:
@@ -361,7 +361,7 @@ class NovaRunner(Runner):
         about = server.about
         if guest is None or guest.about.key != about.key:
             before_s = 0.0
-            if guest is not None and server.stage is Stage.ARRIVING:  # the very same guest goes on
+            if guest is not None and server.stage is Stage.ARRIVING:  # the same guest resumes on the same host
                 before_s = self._guests.cpu_time_s(guest)
             self._guests.mark(server.uuid, replace(about, before_s=before_s))
         elif server.status == _PAUSED and guest.state == libvirt.VIR_DOMAIN_PAUSED:

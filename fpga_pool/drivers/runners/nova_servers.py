@@ -1,7 +1,7 @@
 """Processes of gangs as servers of Nova: their states, requests to Nova, and the last known list of a host's servers.
 
-A server's metadata name its process, its tag the host of the pool.  Both are written with the request that creates the
-server, so that a process is found again whatever became of the client that asked for it.
+A server's metadata identify its process, and its tag the host of the pool.  Both are part of the request that creates
+the server, so that a process is found again even if its creator died.
 """
 
 import base64
@@ -22,9 +22,9 @@ from fpga_pool.model.flavor import NAMESPACE, is_dedicated
 
 LOG = logging.getLogger(__name__)
 
-#: Prefix of what our metadata and tags are called.
+#: Prefix of the names of our metadata and tags.
 _OURS = "fpga_pool"
-#: A tag is no longer than this.
+#: Maximum length of a tag.
 LONGEST_TAG = 60
 
 
@@ -37,29 +37,29 @@ class Stage(StrEnum):
     RUN = "run"
     #: It is paused, and can be resumed by its uuid.
     SAVED = "saved"
-    #: It is to go on here; nothing was asked of Nova yet.
+    #: It will resume here; Nova was not yet asked to move it.
     ARRIVING = "arriving"
-    #: It is to go on here, and Nova was asked to bring it.
+    #: It will resume here, and Nova was asked to migrate it.
     MOVING = "moving"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """One server, as Nova has it."""
+    """One server, as reported by Nova."""
 
     uuid: str
     about: ProcessDomain
     stage: Stage
-    #: The host of the pool that has it.
+    #: The host of the pool that it is assigned to.
     home: str
-    #: The host on which Nova has it; "" = none yet.
+    #: The host on which Nova runs it; "" = none yet.
     host: str
     status: str
-    #: What Nova is doing with it; "" = nothing.
+    #: Task that Nova is performing on it; "" = none.
     task: str
-    #: Why it is in error.
+    #: Reason if it is in ERROR.
     fault: str
-    #: When it was made, and last changed, as Nova writes it: in the order of time.
+    #: When it was created, and last changed: timestamps of Nova, whose lexical order is that of time.
     created: str
     updated: str
 
@@ -106,11 +106,11 @@ class Servers(NovaApi):
                 "and ,"
             )
 
-    # What is --------------------------------------------------------------------------------------------------------
+    # Observed state -------------------------------------------------------------------------------------------------
 
     def list(self) -> list[Server]:
-        """Return all that this host has; those of a cell that does not answer may be missing."""
-        found: dict[str, Server] = {}  # Nova may list a server twice that it has just begun to build
+        """Return all servers assigned to this host; those of an unresponsive cell may be missing."""
+        found: dict[str, Server] = {}  # Nova may list a server twice when it has just started to build it
         asked = {"tags": self._tag, "sort_key": "created_at", "sort_dir": "asc"}
         more = True
         while more:
@@ -121,7 +121,7 @@ class Servers(NovaApi):
         return [server for server in found.values() if server.home == self.home]
 
     def show(self, uuid: str) -> Server:
-        """Return a server of any host; NotFound if there is none, InvalidInput if it is not a gang process."""
+        """Return a server of any host. Raises NotFound if it is missing, InvalidInput if it is not a gang process."""
         plain = self._ask("GET", f"/servers/{uuid}")["server"]
         if "metadata" not in plain or plain["status"] == "UNKNOWN":
             raise ServiceUnavailable(f"Nova: the cell of server {uuid} does not answer")
@@ -130,10 +130,10 @@ class Servers(NovaApi):
             raise InvalidInput(f"server {uuid} is not a gang process")
         return server
 
-    # What is to be --------------------------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------------------------------------
 
     def create(self, spec: ProcessSpec, about: ProcessDomain, image: str) -> None:
-        """Ask for the server of a process on this host; the filters of Nova's scheduler may refuse it."""
+        """Request the server of a process on this host. The filters of Nova's scheduler may refuse it."""
         flavor = self._flavor_id()
         reported = {f"{_OURS}.processes": str(spec.processes), **_metadata(about, self.home, Stage.RUN)}
         server: dict[str, Any] = {
@@ -150,9 +150,9 @@ class Servers(NovaApi):
         self._ask("POST", "/servers", {"server": server})
 
     def delete(self, uuid: str) -> None:
-        """Delete a server in any state; one that no longer exists is ignored.
+        """Delete a server in any state; ignored if it no longer exists.
 
-        One that Nova refuses to delete has to be deleted sooner or later: ServiceUnavailable, with the reason.
+        Raises ServiceUnavailable, with the reason, if Nova refuses, so that the caller retries.
         """
         try:
             self._act(uuid, {"forceDelete": None})
@@ -162,7 +162,7 @@ class Servers(NovaApi):
             raise ServiceUnavailable(str(error)) from error
 
     def pause(self, uuid: str) -> None:
-        """Stop a server where it is, with its memory."""
+        """Pause a server; its memory stays on its host."""
         self._act(uuid, {"pause": None})
 
     def unpause(self, uuid: str) -> None:
@@ -170,13 +170,13 @@ class Servers(NovaApi):
         self._act(uuid, {"unpause": None})
 
     def fetch(self, uuid: str) -> None:
-        """Have a server live-migrated to this host."""
+        """Request the live migration of a server to this host."""
         self._migrate(uuid, self.home)
 
     def adopt(self, uuid: str, about: ProcessDomain) -> None:
-        """Have a saved server be a process of this host, which it is to go on as.
+        """Assign a saved server to this host, where it will resume as the process `about`.
 
-        Meanwhile it has the tags of both hosts, so that the one that its metadata names finds it.
+        During the change it has the tags of both hosts, so that the host that its metadata name always finds it.
         """
         self._ask("PUT", f"/servers/{uuid}/tags/{self._tag}")
         self._set_metadata(uuid, _metadata(about, self.home, Stage.ARRIVING))
@@ -189,7 +189,7 @@ class Servers(NovaApi):
     def _set_metadata(self, uuid: str, metadata: Mapping[str, str]) -> None:
         self._ask("POST", f"/servers/{uuid}/metadata", {"metadata": dict(metadata)})
 
-    # What it is made of ---------------------------------------------------------------------------------------------
+    # Flavor, image and networks -------------------------------------------------------------------------------------
 
     def _flavor_id(self) -> str:
         flavor = self._found("flavor", self._flavor, lambda: self._cloud.compute.find_flavor(self._flavor))
@@ -202,7 +202,7 @@ class Servers(NovaApi):
         return str(flavor.id)
 
     def _image_id(self, name: str) -> str:
-        """Return a public image, or one of the pool's project."""
+        """Return the uuid of a public image, or of one of the pool's project, by its name."""
         project = self._answered(lambda: self._cloud.current_project_id)
         by_name = {"name": name, "status": "active"}
         found = self._answered(lambda: list(self._cloud.image.images(**by_name)))
@@ -227,27 +227,27 @@ class Servers(NovaApi):
 class NovaView:
     """The servers of one host of the pool.
 
-    Nova leaves the servers of a cell that does not answer out of its list, and says that all is well
-    (`[api] list_records_by_skipping_down_cells`).  So what is missing is gone only where Nova says so of itself.
+    Nova silently omits the servers of an unresponsive cell from its list (`[api]
+    list_records_by_skipping_down_cells`).  So a missing server is gone only if Nova cannot find its uuid either.
     """
 
     def __init__(self, nova: Servers) -> None:
         self._nova = nova
         self.servers: dict[Key, Server] = {}
-        #: Servers, by uuid, that were missing in Nova's last response because their cell was down: they keep their last
-        #: state.
+        #: Uuids of servers that were missing in Nova's last list because their cell was down. Their last known state
+        #: is kept.
         self.unseen: set[str] = set()
 
     @property
     def uuids(self) -> set[str]:
-        """The uuids of all."""
+        """The uuids of all servers."""
         return {server.uuid for server in self.servers.values()}
 
     def read(self, running: AbstractSet[str]) -> set[str]:
-        """Read the servers from Nova; return the gang processes that run here and have no server any more.
+        """Read the servers from Nova; return the gang processes that run here and no longer have a server.
 
-        `running` and what is returned are uuids. ServiceUnavailable if only the guest is known and Nova cannot show its
-        server.
+        `running` and the result are uuids. Raises ServiceUnavailable if only the guest is known and Nova cannot show
+        its server.
         """
         known = {server.uuid: server for server in self.servers.values()}
         found = {server.uuid: server for server in self._nova.list()}
@@ -272,7 +272,7 @@ class NovaView:
         return gone & running
 
     def _by_key(self, found: dict[str, Server]) -> dict[Key, Server]:
-        """Return servers by process; of two that are one, by a request whose answer was lost, the first stays."""
+        """Return servers by process, and delete duplicates, caused by lost responses, except for the oldest."""
         by_key: dict[Key, Server] = {}
         for server in sorted(found.values(), key=lambda server: (server.created, server.uuid)):
             first = by_key.setdefault(server.about.key, server)
@@ -285,6 +285,6 @@ class NovaView:
                 )
                 try:
                     self._nova.delete(server.uuid)
-                except FpgaPoolError as error:  # it is there at the next look, too
+                except FpgaPoolError as error:  # the next read retries
                     LOG.warning("server %s: %s", server.uuid, error)
         return by_key

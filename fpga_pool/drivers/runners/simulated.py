@@ -1,8 +1,8 @@
 """Simulated processes: progress follows tier, neighbour, loss and phi (two-tier paper, section 2.1).
 
-A process runs while DIRECTORY/GANG.ATTEMPT.INDEX.json is there: so it outlives its agent, as a guest does, and dies
-when the file is removed. Rates are those of the simulator, but each process is on its own: a gang is done when its
-slowest process is.
+A process runs while DIRECTORY/GANG.ATTEMPT.INDEX.json exists. So it outlives its agent, as a guest does, and ends when
+the file is removed. Rates are those of the simulator, but each process progresses independently: a gang is done when
+its slowest process is done.
 """
 
 import json
@@ -32,16 +32,16 @@ class _Guest:
     tier: str
     cpu_usage: float
     work_s: float
-    #: What it loses in the foreground beside a neighbour, and the part of the idle cycles that it uses behind one.
+    #: Rate lost in the foreground beside a neighbour, and share of a neighbour's idle cycles used in the background.
     loss: float
     used: float
     phase: str
-    #: What it had done when it was launched.
+    #: Work already done when it was launched.
     carried_s: float
     done_s: float
     rate: float
     progress_at: float
-    #: When it is saved, if it is being saved.
+    #: When saving will be complete, if it is being saved.
     saved_at: float = 0.0
 
     @property
@@ -50,7 +50,7 @@ class _Guest:
 
     @property
     def busy(self) -> bool:
-        """Whether it uses its processor."""
+        """Whether the process uses its processor."""
         return self.phase == Phase.RUNNING.value
 
     def done_by(self, now_s: float) -> float:
@@ -67,7 +67,7 @@ class _Guest:
 
 
 class SimulatedRunner(Runner):
-    """Fluid processes in a directory; threads may share it."""
+    """Simulated processes, stored as files in a directory. Thread-safe."""
 
     def __init__(
         self, directory: Path, clock: Callable[[], float], migration_s: float, params: ProgressParams | None = None
@@ -78,7 +78,7 @@ class SimulatedRunner(Runner):
         self._params = params or ProgressParams()
         self._lock = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for left in directory.glob("*.new"):  # by a process that was killed while it wrote
+        for left in directory.glob("*.new"):  # left by an agent that was killed while it wrote a file
             left.unlink(missing_ok=True)
 
     @classmethod
@@ -154,14 +154,14 @@ class SimulatedRunner(Runner):
                 self._adjust(guests, now_s)
 
     def leave(self, key: Key) -> None:
-        # What it has done is all there is of it.
+        # The only state of a simulated process is the work done, so nothing remains to be kept.
         self.end(key)
 
     def discard(self, saved: str) -> None:
         """Do nothing."""
 
     def _up_to(self, now_s: float) -> dict[Key, _Guest]:
-        """Return the present processes, and those that have finished or were saved since the last call."""
+        """Return all processes as of now, after recording which have finished or were saved since the last call."""
         guests = self._read()
         while True:
             self._adjust(guests, now_s=None)
@@ -182,9 +182,9 @@ class SimulatedRunner(Runner):
         self._adjust(guests, now_s)
 
     def _adjust(self, guests: dict[Key, _Guest], now_s: float | None) -> None:
-        """Set the rate of each process beside its present neighbour.
+        """Set the rate of each process according to its current neighbour.
 
-        Without a moment it is that at which the neighbour was seen to be gone: now.
+        The rates change at `now_s`; None = the current time, as the end of a neighbour was noticed just now.
         """
         moment = self._clock() if now_s is None else now_s
         for guest in list(guests.values()):
@@ -196,7 +196,7 @@ class SimulatedRunner(Runner):
                 self._write(changed)
 
     def _rate(self, guest: _Guest, neighbour: _Guest | None) -> float:
-        """Return the rate of a process; see `core.gangs.progress.rate`."""
+        """Return the rate of a process beside a neighbour (None = alone); see `core.gangs.progress.rate`."""
         if neighbour is None:
             return 1.0
         if guest.tier == Tier.FOREGROUND:

@@ -1,4 +1,4 @@
-"""Interface of slot drivers; one contract suite runs over all drivers of the group `fpga_pool.slot_drivers`."""
+"""Interface of slot drivers. One contract test suite runs over all drivers of the group `fpga_pool.slot_drivers`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ from fpga_pool.model.objects.pool import SlotState
 
 
 class RunStopped(SlotFault):
-    """The job was ended by `stop`; the slot itself is sound."""
+    """The job was ended by `stop`; the slot itself has not failed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SlotAddress:
-    """A slot within its host; stable across reboots."""
+    """The address of a slot on its host, stable across reboots."""
 
     #: Serial of the card.
     card: str
@@ -48,15 +48,15 @@ class CardInventory:
     #: Name of its type in the catalogue.
     board: str
     slots: tuple[SlotInventory, ...]
-    #: False while the card does not answer; its slots are FAULTED meanwhile, and EMPTY when it is back.
+    #: False while the card does not respond. Its slots are then FAULTED, and EMPTY once it is back.
     present: bool
-    #: How it is linked to other cards, and its slots to each other.
+    #: Its links to other cards, and the links between its slots.
     links: CardLinks = ALONE
 
 
 @dataclass(frozen=True, slots=True)
 class SlotStatus:
-    """What a slot does now.  DRAINED is the operator's business: no driver reports it."""
+    """The current state of a slot.  Drivers never report DRAINED, which is set by the operator."""
 
     state: SlotState
     #: Function loaded, "" = none.
@@ -66,17 +66,17 @@ class SlotStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A job that computed to its end."""
+    """The result of a completed job."""
 
-    #: From the start of the computation to its end, as it really was.
+    #: Measured time from the start of the computation to its end.
     seconds: float
 
 
 class SlotDriver(ABC):
     """The slots of one host.  All methods may be called from several threads at once.
 
-    Refusals leave the slot as it was: NotFound for an address that is not in the inventory, Conflict for a slot that
-    is not in the state the call needs.  SlotFault says that the slot failed.
+    A refused call leaves the slot unchanged: NotFound for an address that is not in the inventory, Conflict for a slot
+    that is not in the required state.  SlotFault is raised if the slot failed.
     """
 
     @classmethod
@@ -84,29 +84,29 @@ class SlotDriver(ABC):
     def from_conf(cls, conf: cfg.ConfigOpts, catalogue: Catalogue, trusted_key: Ed25519PublicKey) -> Self:
         """Return the driver of this host as configured; bitstreams must be signed under `trusted_key`.
 
-        InvalidInput names the option that is wrong.
+        Raises InvalidInput, which names the invalid option.
         """
 
     @abstractmethod
     def inventory(self) -> Sequence[CardInventory]:
-        """Return all cards, absent ones too, always in the same order."""
+        """Return all cards, including absent ones, always in the same order."""
 
     @abstractmethod
     def state(self, slot: SlotAddress) -> SlotStatus:
-        """Return what the slot does now; never blocks, never fails for a slot of the inventory."""
+        """Return the current state of a slot.  Never blocks, and never fails for a slot of the inventory."""
 
     @abstractmethod
     def load(self, slot: SlotAddress, bitstream: Bitstream) -> None:
-        """Load a function: blocks until the slot is READY.
+        """Load a function and block until the slot is READY.
 
-        The bitstream is verified first: BitstreamRefused leaves the slot as it was.  Conflict if the slot is LOADING
-        or BUSY; loading a FAULTED slot repairs it.  SlotFault leaves it FAULTED.  Slot memory is not touched.
+        The bitstream is verified first; after BitstreamRefused the slot is unchanged.  Raises Conflict if the slot is
+        LOADING or BUSY.  Loading a FAULTED slot repairs it.  After SlotFault it is FAULTED.  Slot memory is kept.
         """
 
     def admit(self, function: Function, sha256: str, simulates: str) -> None:
-        """Let the function of a design be loaded from the bitstream of this digest, for which the caller vouches.
+        """Allow the function of a design to be loaded from the bitstream with this digest, which the caller trusts.
 
-        A slot without hardware computes what the function `simulates` of the catalogue computes.
+        A simulated slot runs the catalogue function `simulates` in its place.
         """
         raise BitstreamRefused(f"bitstream of {function.name}: this driver loads functions of the catalogue only")
 
@@ -121,47 +121,47 @@ class SlotDriver(ABC):
         project_id: str,
         done: float = 0.0,
     ) -> RunResult:
-        """Compute `sink` from `source`: blocks until the job ends.  A share of the work may be `done` already.
+        """Compute `sink` from `source` and block until the job ends.  `done` is the share of the work already done.
 
-        Conflict if the slot is not READY with this function, or if its memory still holds another project's data.
-        InvalidInput if the function cannot take the input, or it has not `input_bytes`; the slot stays READY.
-        OSError if `source` or `sink` cannot be used; the slot stays READY.  RunStopped after `stop`; the slot is READY
-        again.  SlotFault if the slot failed, or hung until it was stopped: it is FAULTED.  Whatever is raised, no
-        `sink` is left.
+        Raises Conflict if the slot is not READY with this function, or if its memory still holds another project's
+        data; InvalidInput if the function cannot process the input or it is not `input_bytes` long, and OSError if
+        `source` or `sink` cannot be used (the slot stays READY in both cases); RunStopped after `stop` (the slot is
+        READY again); SlotFault if the slot failed, or hung until it was stopped (it is FAULTED).  No `sink` is left
+        behind after any exception.
         """
 
     @abstractmethod
     def stop(self, slot: SlotAddress) -> None:
-        """Stop the slot's job, if there is one; its `run` returns the outcome.  Does not wait for that."""
+        """Stop the slot's job, if there is one, without waiting for it.  Its `run` call reports the outcome."""
 
     def virtual_function(self, slot: SlotAddress) -> str:
-        """Return the PCI address (dddd:bb:ss.f) through which a guest drives the slot itself; always the same.
+        """Return the fixed PCI address (dddd:bb:ss.f) through which a guest drives the slot directly; "" = none.
 
-        "" = the host drives it, and guests get a channel to it.  Then the slot's memory is not the host's to guard:
-        `load` and `scrub` have to reset the function, so that no guest that has it still has anything to do with it.
+        Without an address the host drives the slot, and guests get a channel to it.  With one, the host cannot guard
+        the slot's memory: `load` and `scrub` must reset the function, so that a guest that still has it loses access.
         """
         return ""
 
     def progress(self, slot: SlotAddress) -> float:
-        """Return the share of its work that the slot's job has done; 0 if that is unknown.  Never blocks."""
+        """Return the share of its work that the slot's job has completed; 0 if unknown.  Never blocks."""
         return 0.0
 
     @abstractmethod
     def scrub(self, slot: SlotAddress) -> None:
-        """Clear the slot's memory, so that another project may use it.  Conflict if the slot is LOADING or BUSY."""
+        """Clear the slot's memory for use by another project.  Raises Conflict if the slot is LOADING or BUSY."""
 
 
 def require_size(source: Path, input_bytes: int) -> None:
-    """Check that an input is as long as announced; InvalidInput names both lengths."""
+    """Check that an input has the announced length. Raises InvalidInput, which names both lengths, if not."""
     found_bytes = source.stat().st_size
     if found_bytes != input_bytes:
         raise InvalidInput(f"input: expected {input_bytes} bytes as announced, found {found_bytes}")
 
 
 def configured_links(conf: cfg.ConfigOpts, serials: Sequence[str]) -> Mapping[str, CardLinks]:
-    """Return how the cards of this host are linked, by serial: no card knows its cables.
+    """Return the links of this host's cards by serial, from the configuration, as cards cannot detect their cables.
 
-    InvalidInput names what is wrong in [agent] enclosure.
+    Raises InvalidInput if [agent] enclosure is invalid.
     """
     try:
         return read_enclosures(conf.agent.enclosure, conf.agent.slot_links, serials)

@@ -1,7 +1,7 @@
 """Partial bitstreams: the signed artefacts that load a function into a region kind of a board, and their signing key.
 
-A file is the canonical manifest (JSON, sorted keys, one line), a line with the hexadecimal Ed25519 signature over it
-(empty if unsigned), and the payload.  The manifest binds the payload by its SHA-256, so the signature covers both.
+A file consists of the canonical manifest (JSON, sorted keys, one line), a line with its hexadecimal Ed25519 signature
+(empty if unsigned), and the payload.  The manifest contains the SHA-256 of the payload, so the signature covers both.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from fpga_pool.model.objects.bitstreams import DesignManifest
 
 
 def load_or_create_signing_key(path: Path) -> Ed25519PrivateKey:
-    """Return the private key stored at `path` (PEM, mode 0600); make one if there is none yet."""
+    """Return the private key stored at `path` (PEM, mode 0600); create it if it does not exist."""
     if not path.exists():
         _create(path)
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -40,7 +40,7 @@ def load_or_create_signing_key(path: Path) -> Ed25519PrivateKey:
 
 
 def _create(path: Path) -> None:
-    """Write a new key; of several processes that try at once the first wins and all use its key."""
+    """Write a new key. If several processes do so concurrently, the first wins and all use its key."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     # NamedTemporaryFile creates with mode 0600.
@@ -56,14 +56,14 @@ def _create(path: Path) -> None:
 
 FORMAT_VERSION = 1
 
-#: A manifest is a few hundred bytes; nothing longer is read in search of a line end.
+#: Limit of the search for a line end. A manifest has a few hundred bytes.
 _LONGEST_LINE = 4096
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Target of a bitstream, and the digest of its payload."""
+    """The target of a bitstream, and the digest of its payload."""
 
     format_version: int
     board: str
@@ -79,7 +79,7 @@ class Manifest:
 
     @classmethod
     def parse(cls, line: bytes) -> Self:
-        """Read a manifest; BitstreamRefused unless it has exactly the fields it should."""
+        """Parse a manifest. Raises BitstreamRefused unless it has exactly the expected fields."""
         try:
             data = json.loads(line)
         except ValueError as error:
@@ -94,7 +94,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Bitstream:
-    """A partial bitstream as it was read; nothing in it is trusted before `verify`."""
+    """A partial bitstream as read. Its content is untrusted until `verify` has succeeded."""
 
     manifest: Manifest
     #: Empty = unsigned.
@@ -102,12 +102,12 @@ class Bitstream:
     payload: bytes
 
     def encode(self) -> bytes:
-        """Return the file's content."""
+        """Return the content of the bitstream's file."""
         return b"\n".join((self.manifest.canonical(), self.signature.hex().encode(), self.payload))
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        """Read a file's content; BitstreamRefused if it is no bitstream."""
+        """Parse the content of a file. Raises BitstreamRefused if it is not a bitstream."""
         manifest_end = content.find(b"\n", 0, _LONGEST_LINE)
         signature_end = content.find(b"\n", manifest_end + 1, manifest_end + _LONGEST_LINE)
         if manifest_end < 0 or signature_end < 0:
@@ -120,7 +120,7 @@ class Bitstream:
 
 
 def build(board: Board, region_kind: str, function: Function, key: Ed25519PrivateKey) -> Bitstream:
-    """Return a signed bitstream for the simulated library: a pseudo-random payload, the same for the same names."""
+    """Return a signed bitstream for the simulated library, with a pseudo-random payload derived from the names."""
     size_bytes = board.regions[region_kind].bitstream_bytes
     seed = f"{board.name}/{region_kind}/{function.name}/{function.version}".encode()
     payload = hashlib.shake_256(seed).digest(size_bytes)
@@ -137,7 +137,7 @@ def build(board: Board, region_kind: str, function: Function, key: Ed25519Privat
 
 
 def of_design(design: DesignManifest, function: str, payload: bytes) -> Bitstream:
-    """Return the bitstream of a design, which has no signature: its digest is vouched for (`SlotDriver.admit`)."""
+    """Return the unsigned bitstream of a design, which is trusted by its digest instead (`SlotDriver.admit`)."""
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         board=design.board,
@@ -151,7 +151,7 @@ def of_design(design: DesignManifest, function: str, payload: bytes) -> Bitstrea
 
 
 def is_signed(bitstream: Bitstream, public_key: Ed25519PublicKey) -> bool:
-    """Return whether the signature is that of the manifest under this key."""
+    """Return whether the signature is valid for the manifest under this key."""
     try:
         public_key.verify(bitstream.signature, bitstream.manifest.canonical())
     except InvalidSignature:
@@ -163,7 +163,7 @@ def verify(
     bitstream: Bitstream, public_key: Ed25519PublicKey, board: str, region_kind: str, function: Function
 ) -> None:
     """Raise BitstreamRefused unless the bitstream is signed, unaltered, and for this board, region and function."""
-    # The signature first: until it holds, the manifest is anyone's claim.
+    # The signature is checked first: without it nothing in the manifest can be trusted.
     if not bitstream.signature:
         raise BitstreamRefused(f"bitstream of {function.name} is unsigned")
     if not is_signed(bitstream, public_key):
@@ -174,7 +174,7 @@ def verify(
 
 
 def verify_content(bitstream: Bitstream, board: str, region_kind: str, function: Function) -> None:
-    """Raise BitstreamRefused unless the bitstream is unaltered, and for this board, region and function."""
+    """Raise BitstreamRefused unless the bitstream is unaltered and made for this board, region kind and function."""
     manifest = bitstream.manifest
     expected = {
         "format_version": FORMAT_VERSION,
@@ -192,7 +192,7 @@ def verify_content(bitstream: Bitstream, board: str, region_kind: str, function:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file in place of an earlier one: a reader, or a crash, finds the one or the other, never half of it."""
+    """Replace a file atomically: readers see the old or the new content, never a part of it, even after a crash."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
         try:
             file.write(content)
@@ -205,13 +205,13 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 class BitstreamLibrary:
-    """Bitstreams in a directory: ROOT/BOARD/KIND/FUNCTION.bit, the current version of each."""
+    """Bitstreams in a directory: ROOT/BOARD/KIND/FUNCTION.bit, in their current versions."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def read(self, function: str, board: str, kind: str) -> Bitstream:
-        """Return the bitstream, unverified; NotFound if the library does not have it."""
+        """Return the bitstream, unverified. Raises NotFound if the library does not contain it."""
         path = self._path(function, board, kind)
         try:
             return Bitstream.decode(path.read_bytes())
@@ -219,14 +219,14 @@ class BitstreamLibrary:
             raise NotFound(f"no bitstream of {function} for {kind} regions of {board} in the library") from None
 
     def write(self, bitstream: Bitstream) -> None:
-        """Store the bitstream in place of an earlier one; readers see the one or the other, never half of it."""
+        """Store the bitstream and replace an earlier version atomically."""
         manifest = bitstream.manifest
         path = self._path(manifest.function, manifest.board, manifest.region_kind)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, bitstream.encode())
 
     def fill(self, catalogue: Catalogue, board: Board, key: Ed25519PrivateKey) -> None:
-        """Build what the library lacks for this board, or has for another version or under another key."""
+        """Build the bitstreams of this board that are missing, or are for another version or under another key."""
         for function, kind in catalogue.loadable(board):
             if not self._holds(board, kind, function, key):
                 self.write(build(board, kind, function, key))

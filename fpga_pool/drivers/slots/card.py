@@ -1,6 +1,6 @@
-"""One simulated card: its slots, and what they share: configuration port, faults, and a DMA engine.
+"""One simulated card: its slots and the shared configuration port, faults and DMA engine.
 
-The DMA engine is a max-min fair fluid without a clock: time is an argument.
+The DMA engine is a max-min fair fluid model without a clock: callers pass the time.
 """
 
 import math
@@ -20,7 +20,7 @@ from fpga_pool.model.objects.pool import SlotState
 
 
 def max_min_shares(capacity_bps: float, demands_bps: Sequence[float]) -> list[float]:
-    """Divide a capacity max-min fairly: nothing exceeds its demand, and the rest is shared equally by the others."""
+    """Divide a capacity max-min fairly: no share exceeds its demand; the rest is divided equally among the others."""
     shares = [0.0] * len(demands_bps)
     left_bps = capacity_bps
     by_demand = sorted(range(len(demands_bps)), key=lambda i: demands_bps[i])
@@ -33,18 +33,18 @@ def max_min_shares(capacity_bps: float, demands_bps: Sequence[float]) -> list[fl
 @dataclass(slots=True)
 class _Flow:
     demand_bps: float
-    #: Seconds of work left, at full speed.
+    #: Remaining work, in seconds at full speed.
     remaining_s: float
-    #: Work per second now: 1 = full speed.
+    #: Current speed; 1 = full speed.
     pace: float = 1.0
 
 
 class SharedDma:
     """Jobs on one DMA engine; each slows down while its share is below its demand.
 
-    A job that gets the share s of its demand d progresses at pace s / d, so a job's speed changes whenever another
-    comes or goes.  With a `neighbour_cost` of c, each of n others slows it down whatever it moves, to 1 / (1 + c n) of
-    that pace.  Callers pass times that never go back.
+    A job that gets the share s of its demand d progresses at pace s / d, so its pace changes whenever another job
+    starts or ends.  With a `neighbour_cost` of c, n other jobs additionally reduce the pace by a factor of
+    1 / (1 + c n), whatever their demands.  The times that callers pass must not decrease.
     """
 
     def __init__(self, capacity_bps: float, neighbour_cost: float = 0.0) -> None:
@@ -53,7 +53,7 @@ class SharedDma:
         self._now_s = -math.inf
 
     def start(self, key: str, demand_bps: float, work_s: float, now_s: float) -> None:
-        """Add a job that would take `work_s` alone."""
+        """Add a job that takes `work_s` seconds when it runs alone."""
         self.advance(now_s)
         self._flows[key] = _Flow(demand_bps, work_s)
         self._share()
@@ -73,11 +73,11 @@ class SharedDma:
         return self._flows[key].remaining_s if key in self._flows else 0.0
 
     def next_end_s(self) -> float:
-        """Return when the next job ends if none comes or goes before; inf if there is none."""
+        """Return when the next job ends if no other starts or stops before; inf if there is no job."""
         return self._next_end()[0]
 
     def advance(self, now_s: float) -> None:
-        """Let time pass; jobs that end on the way leave their share to the others from that moment on."""
+        """Advance the time. When a job ends in between, the others share its bandwidth from that moment on."""
         while (end := self._next_end())[0] <= now_s:
             self._progress(end[0])
             del self._flows[end[1]]
@@ -105,16 +105,16 @@ class SharedDma:
 
 # ---- The card
 
-#: Bytes of slot memory that are modelled.
+#: Modelled size of a slot's memory.
 MEMORY_BYTES = 4096
-#: Waits are woken by what they wait for; this only bounds each of them.
+#: Upper bound of each wait; normally a notification ends it earlier.
 _LONGEST_WAIT_S = 60.0
 _GONE = "the card does not answer"
 
 
 @dataclass(slots=True, eq=False)
 class Activity:
-    """A load or run in progress; what happens to it is written here and found by its waiting thread."""
+    """A load or run in progress. Events are recorded here for the thread that waits for it."""
 
     stopped: bool = False
     #: The card disappeared.
@@ -132,7 +132,7 @@ class _Slot:
     reason: str = ""
     activity: Activity | None = None
     memory: bytearray = field(default_factory=lambda: bytearray(MEMORY_BYTES))
-    #: Project whose data may be in the memory, "" = clean.
+    #: Project whose data may be in the memory; "" = scrubbed.
     owner: str = ""
 
     def become(self, state: SlotState, function: str = "", reason: str = "") -> None:
@@ -144,7 +144,7 @@ class _Slot:
 
 
 class Card:
-    """The state of one card; one lock, and one condition that every change notifies."""
+    """The state of one card, guarded by one lock with one condition that every change notifies."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Card:
         }
         self._port: Activity | None = None
         self._dma = SharedDma(board.dma_bps, neighbour_cost)
-        #: -inf = it never went away.
+        #: When the card responds again after it has disappeared; -inf = it is present.
         self._absent_until_s = -math.inf
 
     @property
@@ -178,17 +178,17 @@ class Card:
         return self._slots[region].kind
 
     def luck(self, region: str) -> SlotLuck:
-        """Return the faults of the slot, for tests to decide."""
+        """Return the fault source of the slot, which tests may control."""
         return self._slots[region].luck
 
     def inventory(self) -> CardInventory:
-        """Return the card as it answers now."""
+        """Return the inventory of the card, including whether it is present now."""
         with self._changed:
             slots = tuple(SlotInventory(region, slot.kind) for region, slot in self._slots.items())
             return CardInventory(self.serial, self._board.name, slots, self._is_present(), self._links)
 
     def status(self, region: str) -> SlotStatus:
-        """Return what the slot does now."""
+        """Return the current state of the slot."""
         with self._changed:
             self._is_present()
             slot = self._slots[region]
@@ -200,7 +200,7 @@ class Card:
             return bytes(self._slots[region].memory)
 
     def configure(self, region: str, function: str, load_s: float) -> None:
-        """Load a function: waits for the configuration port, then for the transfer."""
+        """Load a function: wait for the configuration port, then for the transfer."""
         with self._changed:
             slot = self._idle_slot(region)
             fails = slot.luck.load_fails()
@@ -219,12 +219,12 @@ class Card:
             slot.become(SlotState.READY, function)
 
     def _transfer(self, activity: Activity, load_s: float) -> None:
-        """Hold the configuration port for as long as the bitstream takes."""
+        """Hold the configuration port for `load_s` seconds, or until the card disappears."""
         self._port = activity
         end_s = time.monotonic() + load_s
         while not activity.lost and (left_s := end_s - time.monotonic()) > 0:
             self._changed.wait(left_s)
-        # A card that disappeared has freed the port itself, and another load may hold it by now.
+        # If the card has disappeared, the port was released then, and another load may hold it by now.
         if self._port is activity:
             self._port = None
             self._changed.notify_all()
@@ -232,7 +232,7 @@ class Card:
     def begin_run(
         self, region: str, function: str, project_id: str, remnant: bytes, demand_bps: float, work_s: float
     ) -> Activity:
-        """Make the slot BUSY; the job's modelled time starts."""
+        """Make the slot BUSY and start the job's modelled time."""
         with self._changed:
             slot = self._idle_slot(region)
             if slot.state is not SlotState.READY or slot.function != function:
@@ -250,12 +250,12 @@ class Card:
             slot.memory[: len(remnant)] = remnant
             if not activity.hangs:
                 self._dma.start(region, demand_bps, work_s, now_s)
-            # The others' shares have shrunk; waiting threads compute their ends again.
+            # The shares of other jobs have shrunk; their waiting threads recompute when the jobs end.
             self._changed.notify_all()
             return activity
 
     def wait_run(self, region: str, activity: Activity) -> None:
-        """Wait until the job's modelled time is over; RunStopped or SlotFault if it ends otherwise."""
+        """Wait until the job's modelled time is over. Raises RunStopped or SlotFault if it ends otherwise."""
         with self._changed:
             while True:
                 now_s = time.monotonic()
@@ -280,7 +280,7 @@ class Card:
         """Free the slot after a run, however it ended."""
         with self._changed:
             slot = self._slots[region]
-            # After a loss the slot is no longer this run's: the card may even be back and loaded again.
+            # After a loss the slot no longer belongs to this run: the card may even be back and loaded again.
             if slot.activity is not activity:
                 return
             self._dma.stop(region, time.monotonic())
@@ -297,7 +297,7 @@ class Card:
             return self._dma.left_s(region)
 
     def stop(self, region: str) -> None:
-        """Make the slot's run end now."""
+        """Stop the slot's run."""
         with self._changed:
             slot = self._slots[region]
             if slot.state is SlotState.BUSY and slot.activity:
@@ -310,18 +310,18 @@ class Card:
             self._idle_slot(region).clear_memory()
 
     def remove(self) -> None:
-        """Let the card disappear until it is restored."""
+        """Make the card disappear until `restore` is called."""
         with self._changed:
             self._disappear(math.inf)
 
     def restore(self) -> None:
-        """Bring the card back, its slots empty."""
+        """Bring the card back, with empty slots."""
         with self._changed:
             self._absent_until_s = min(self._absent_until_s, time.monotonic())
             self._is_present()
 
     def _idle_slot(self, region: str) -> _Slot:
-        """Return the slot if the card answers and nothing is going on in it."""
+        """Return the slot. Raises SlotFault if the card does not respond, Conflict if the slot is in use."""
         if not self._is_present():
             raise SlotFault(f"{self.serial}/{region}: {_GONE}")
         slot = self._slots[region]
@@ -330,7 +330,7 @@ class Card:
         return slot
 
     def _is_present(self) -> bool:
-        """Return whether the card answers; one that is back after an absence starts with empty slots."""
+        """Return whether the card responds. After an absence all its slots become empty."""
         if self._absent_until_s == -math.inf:
             return True
         if time.monotonic() < self._absent_until_s:
@@ -341,7 +341,7 @@ class Card:
         return True
 
     def _disappear(self, until_s: float) -> None:
-        """Lose power: what runs or loads fails at once, memories are empty, the port and the DMA are idle."""
+        """Simulate a power loss: all runs and loads fail at once, memories are cleared, port and DMA become idle."""
         for slot in self._slots.values():
             if slot.activity:
                 slot.activity.lost = True

@@ -1,7 +1,8 @@
-"""Workers of a host's CPU as places for jobs: the software model of a function, on one vCPU each.
+"""CPU workers, presented as slots: each runs the software models of functions on one vCPU of the host.
 
-With `paced` a job takes as long as the catalogue says of one standard vCPU, as simulated slots take the catalogue's
-times too; else as long as the software does.  A stop during the software's own computation takes effect at its end.
+With `paced` a job takes the time that the catalogue states for one standard vCPU, to match simulated slots, which also
+follow the catalogue; otherwise it takes as long as the software model.  A stop during the computation of the software
+model takes effect when that ends.
 """
 
 import threading
@@ -35,7 +36,7 @@ from fpga_pool.model.objects.pool import CPU, SlotState
 class _Run:
     stopped: threading.Event
     began_s: float
-    #: Seconds of the whole work, 0 where that is not known, and the share that was done before.
+    #: Total work in seconds (0 = unknown), and the share that was done before this run.
     whole_s: float
     done: float
 
@@ -56,13 +57,13 @@ class CpuWorkers(SlotDriver):
         self._catalogue = catalogue
         self._paced = paced
         self._models = models
-        #: What runs, by worker; None = nothing.
+        #: Current run of each worker; None = idle.
         self._runs: dict[str, _Run | None] = {f"worker{number}": None for number in range(workers)}
         self._lock = threading.Lock()
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, catalogue: Catalogue, trusted_key: Ed25519PublicKey | None = None) -> Self:  # noqa: ARG003
-        # Nothing is loaded, so no key is needed. Beside simulated slots their times are taken too.
+        # Nothing is loaded, so no key is needed. On hosts with simulated slots, run times follow the catalogue too.
         return cls(catalogue, conf.agent.cpu_workers, paced=conf.agent.slot_driver == "simulated")
 
     def inventory(self) -> Sequence[CardInventory]:
@@ -70,7 +71,7 @@ class CpuWorkers(SlotDriver):
         return [CardInventory(CPU, CPU, workers, present=True)] if workers else []
 
     def state(self, slot: SlotAddress) -> SlotStatus:
-        # A worker that is idle is EMPTY, whatever it computed last.
+        # An idle worker is EMPTY, whatever function it ran last.
         self._require(slot)
         return SlotStatus(SlotState.BUSY if self._runs[slot.region] else SlotState.EMPTY)
 
@@ -126,7 +127,7 @@ class CpuWorkers(SlotDriver):
             run.stopped.set()
 
     def scrub(self, slot: SlotAddress) -> None:
-        """Nothing: each job has its own memory."""
+        """Do nothing: each job has its own memory."""
         self._require(slot)
 
     def _require(self, slot: SlotAddress) -> None:

@@ -1,4 +1,4 @@
-"""Faults of a simulated card: random but reproducible, or requested by a test."""
+"""Faults of a simulated card: pseudo-random and reproducible, or requested by a test."""
 
 import math
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from fpga_pool.model.exceptions import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """How often what fails.  The same seed and the same calls on a slot give the same faults of that slot."""
+    """Fault probabilities.  The same seed and the same calls on a slot produce the same faults of that slot."""
 
-    #: Probability per load that it fails at its end.
+    #: Probability that a load fails at its end.
     load_fails: float = 0.0
-    #: Probability per run that it never ends by itself.
+    #: Probability that a run hangs until it is stopped.
     job_hangs: float = 0.0
-    #: Probability per run that the card disappears in the middle of it,
+    #: Probability that the card disappears during a run.
     card_disappears: float = 0.0
-    #: and after how long it is back.
+    #: Time after which a card that disappeared is back.
     card_returns_after_s: float = 1.0
     seed: int = 0
 
@@ -37,30 +37,30 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class RunFate:
-    """What will happen to a run."""
+    """The faults drawn for one run."""
 
     hangs: bool
-    #: Share of the run after which the card disappears; None = it stays.
+    #: Share of the run after which the card disappears; None = it does not disappear.
     card_disappears_after: float | None
 
 
 class SlotLuck:
-    """The faults of one slot, drawn one operation after the other."""
+    """The faults of one slot, drawn once per operation."""
 
     def __init__(self, faults: Faults, card: int, slot: int) -> None:
         self._faults = faults
         self._rng = np.random.default_rng([faults.seed, card, slot])
-        #: Set by tests: the next load fails, the next run hangs.
+        #: Set by tests to make the next load fail or the next run hang.
         self.fail_next_load = False
         self.hang_next_run = False
 
     def load_fails(self) -> bool:
-        """Draw for one load."""
+        """Draw whether the next load fails."""
         forced, self.fail_next_load = self.fail_next_load, False
         return bool(self._rng.random() < self._faults.load_fails) or forced
 
     def run(self) -> RunFate:
-        """Draw for one run; always three numbers, so that one probability does not shift the draws of another."""
+        """Draw the faults of the next run; always three numbers, so that no probability affects the draws of others."""
         forced, self.hang_next_run = self.hang_next_run, False
         hang, disappear, when = self._rng.random(3)
         return RunFate(

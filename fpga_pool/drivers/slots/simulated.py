@@ -1,8 +1,8 @@
-"""Slots without hardware: results as the accelerators would compute them, times as the catalogue says.
+"""Simulated slots: results equal those of the accelerators, and run times follow the catalogue.
 
-A job really computes, by the software model of its function, and takes as long as the time model says, stretched
-while the card's DMA is oversubscribed.  Where the software is slower than the model, the real time is reported.  A stop
-during the software's own computation takes effect at its end; everything else is interrupted at once.
+A job computes its result with the software model of its function and takes as long as the time model predicts, longer
+while the card's DMA is oversubscribed.  If the software is slower than the time model, the real time is reported.  A
+stop during the computation of the software model takes effect when that ends; all other waits are interrupted at once.
 """
 
 import time
@@ -48,9 +48,9 @@ class SimulatedSlots(SlotDriver):
         virtual_functions: bool = False,
         neighbour_cost: float = 0.0,
     ) -> None:
-        """`links` are those of cards by serial; others are alone.  `neighbour_cost` is that of `SharedDma`.
+        """Create the cards.  `links` are by serial; other cards have none.  For `neighbour_cost` see `SharedDma`.
 
-        With `virtual_functions` each slot has an address as an SR-IOV card would give it, where there is no device.
+        With `virtual_functions` each slot has a PCI address like that of an SR-IOV virtual function, without a device.
         """
         if cards < 0:
             raise InvalidInput(f"cards must be >= 0, found {cards}")
@@ -68,14 +68,14 @@ class SimulatedSlots(SlotDriver):
             for bus, card in enumerate(self.inventory() if virtual_functions else ())
             for number, slot in enumerate(card.slots)
         }
-        #: By name, functions of designs, each with the digest of its bitstream and the function that it simulates.
+        #: Functions of designs by name, each with the digest of its bitstream and the function that it simulates.
         self._admitted: dict[str, tuple[Function, str, str]] = {}
-        #: Seconds of the whole work of the job that each slot ran last.
+        #: Total work, in seconds, of the last job of each slot.
         self._work_s: dict[SlotAddress, float] = {}
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, catalogue: Catalogue, trusted_key: Ed25519PublicKey) -> Self:
-        # The cards of each host have their own luck, the same at every start.
+        # The faults differ from host to host, but are the same at every start of a host.
         group = conf.driver_simulated
         faults = Faults(
             load_fails=group.load_fails,
@@ -102,7 +102,7 @@ class SimulatedSlots(SlotDriver):
         return self._functions.get(slot, "")
 
     def load(self, slot: SlotAddress, bitstream: Bitstream) -> None:
-        # Takes the bitstream's size over the rate of the configuration port.
+        # A load takes the bitstream's size divided by the rate of the configuration port.
         card = self._card(slot)
         name, place = bitstream.manifest.function, (self._board.name, card.kind(slot.region))
         if name in self._admitted:
@@ -176,22 +176,22 @@ class SimulatedSlots(SlotDriver):
     def scrub(self, slot: SlotAddress) -> None:
         self._card(slot).scrub(slot.region)
 
-    # What only a simulation offers ----------------------------------------------------------------------------
+    # Only in the simulation -----------------------------------------------------------------------------------
 
     def memory(self, slot: SlotAddress) -> bytes:
-        """Return what the slot's memory holds."""
+        """Return the content of the slot's memory."""
         return self._card(slot).memory(slot.region)
 
     def fail_next_load(self, slot: SlotAddress) -> None:
-        """Let the slot's next load fail."""
+        """Make the slot's next load fail."""
         self._card(slot).luck(slot.region).fail_next_load = True
 
     def hang_next_run(self, slot: SlotAddress) -> None:
-        """Let the slot's next job hang."""
+        """Make the slot's next job hang."""
         self._card(slot).luck(slot.region).hang_next_run = True
 
     def remove_card(self, serial: str) -> None:
-        """Let the card disappear until it is restored."""
+        """Make the card disappear until `restore_card` is called."""
         self._cards[serial].remove()
 
     def restore_card(self, serial: str) -> None:
@@ -206,7 +206,7 @@ class SimulatedSlots(SlotDriver):
 
 
 def configured_board(conf: cfg.ConfigOpts, catalogue: Catalogue) -> Board:
-    """Return the board of all simulated cards; InvalidInput names those there are."""
+    """Return the board of all simulated cards. Raises InvalidInput, which lists the known boards, if it is unknown."""
     try:
         return catalogue.board(conf.driver_simulated.board)
     except NotFound as error:
@@ -214,5 +214,5 @@ def configured_board(conf: cfg.ConfigOpts, catalogue: Catalogue) -> Board:
 
 
 def simulated_serials(cards: int) -> list[str]:
-    """Return the serials of this many cards."""
+    """Return the serials of the given number of cards."""
     return [f"sim{i}" for i in range(cards)]

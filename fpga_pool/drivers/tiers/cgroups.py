@@ -1,7 +1,7 @@
-"""The control groups that libvirt keeps a guest in, version 1 or 2, with systemd or without.
+"""The control groups of libvirt guests, version 1 or 2, with systemd or without.
 
-A guest has a group, with groups for its emulator and each vCPU in it; libvirt names them `emulator` and `vcpuN`.
-Between systemd's scope, which competes with other guests for the CPU, and these there may be one named `libvirt`.
+A guest has a group that contains groups for its emulator and each vCPU, named `emulator` and `vcpuN` by libvirt.
+There may be a group named `libvirt` between these and systemd's scope, which competes with other guests for the CPU.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ PROC = Path("/proc")
 
 IDLE_FILE = "cpu.idle"
 _EMULATOR, _NESTED = "emulator", "libvirt"
-#: Priority of the background and of the foreground against other guests, as libvirt's `cpu_shares`, by version.  The
-#: foreground has sixteen times what a guest has by default: it leaves the background nothing, which has the least there
-#: is, but lets a guest start that is not in a tier yet.  With the most that there is, such a start took minutes.
-#: The kernel's least of version 2 is 1, which libvirt before 9.1 refuses.
+#: libvirt's `cpu_shares` of the background and of the foreground, by version of cgroups.  The background has the
+#: minimum, and gets practically nothing beside the foreground.  That has 16 times the default, so that guests that are
+#: in no tier yet can still start; with the maximum such a start took minutes.
+#: The kernel's minimum in version 2 is 1, which libvirt before 9.1 refuses.
 SHARES = {1: (2, 16384), 2: (2, 1600)}
-#: The accounting of version 1; version 2 has it in cpu.stat, also where it is beside version 1 without controllers.
+#: File with the CPU time in version 1. Version 2 uses cpu.stat, even if mounted beside version 1 without controllers.
 _USAGE_1 = "cpuacct.usage"
 _NS_PER_S, _US_PER_S = 1e9, 1e6
 
@@ -29,9 +29,9 @@ class GuestCgroup:
     """The groups of one guest."""
 
     version: int
-    #: What competes with other guests for the CPU.
+    #: The group that competes with other guests for the CPU.
     guest: Path
-    #: What has the accounting of each vCPU in groups below it; of either version.
+    #: The group, of either version, below which each vCPU has a group with its CPU accounting.
     accounting: Path
 
     @property
@@ -41,19 +41,19 @@ class GuestCgroup:
 
     @property
     def idle_file(self) -> Path:
-        """File that says whether the guest gets only what others leave idle; absent before Linux 5.15."""
+        """File that states whether the guest runs only when others are idle; absent before Linux 5.15."""
         return self.guest / IDLE_FILE
 
     @property
     def is_idle(self) -> bool | None:
-        """Whether the guest gets only what others leave idle; None = the kernel cannot say so."""
+        """Whether the guest runs only when others are idle; None = the kernel does not support that."""
         try:
             return int(self.idle_file.read_text()) == 1
         except FileNotFoundError:
             return None
 
     def cpu_time_s(self, vcpu: int | None = None) -> float:
-        """Return the CPU time of a vCPU, or of all that a guest is, since it started."""
+        """Return the CPU time of a vCPU, or of the whole guest, since it started, in seconds."""
         group = self.accounting if vcpu is None else self.accounting / f"vcpu{vcpu}"
         try:
             if (group / _USAGE_1).exists():
@@ -70,9 +70,9 @@ def foreground_shares() -> int:
 
 
 def of_process(pid: int, root: Path = ROOT, proc: Path = PROC) -> GuestCgroup:
-    """Return the groups of the guest that a process emulates; NotFound if there is no such process.
+    """Return the groups of the guest that a process emulates. Raises NotFound if there is no such process.
 
-    InvalidInput where libvirt keeps it in no groups of its own.
+    Raises InvalidInput if libvirt has not created groups for the guest.
     """
     try:
         lines = (proc / str(pid) / "cgroup").read_text().splitlines()
@@ -92,7 +92,7 @@ def of_process(pid: int, root: Path = ROOT, proc: Path = PROC) -> GuestCgroup:
 
 
 def _emulated(root: Path, path: str) -> Path:
-    """Return the group around that of an emulator."""
+    """Return the parent of an emulator's group."""
     group = root / path.lstrip("/")
     if group.name != _EMULATOR:
         raise InvalidInput(

@@ -1,7 +1,7 @@
 """Interface of tier drivers, and tiers in the description of a libvirt domain.
 
-Drivers (entry-point group `fpga_pool.tier_drivers`) put guests on pCPUs and prioritise one of two on a pCPU (two-tier
-paper).  A domain has its owner's wish, and the settings from before a tier was applied.
+Drivers (entry-point group `fpga_pool.tier_drivers`) pin guests to pCPUs and prioritise one of two guests on a pCPU
+(two-tier paper).  A domain's metadata contain the requested tier, and the settings from before it was placed.
 """
 
 import abc
@@ -17,75 +17,75 @@ from fpga_pool.drivers.guests.domain import nova_extra_specs
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import NAMESPACE, Tier, is_dedicated, may_migrate, requested_tier
 
-#: The tiers that a guest can be in; `Tier.AUTO` is a wish only.
+#: The tiers that a guest can be in; `Tier.AUTO` can only be requested.
 TIERS = (Tier.FOREGROUND, Tier.BACKGROUND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieredGuest:
-    """A guest that runs and whose owner asked for a tier, or that was put into one, as observed now."""
+    """The observed state of a running guest that requests a tier or was put into one."""
 
-    #: Uuid of the instance, which is that of its machine.
+    #: Uuid of the instance, which is also that of its domain.
     instance: str
     name: str
-    #: What its flavor, or the pool's own metadata, asks for; None = it was put into a tier without asking.
+    #: Tier requested by its flavor or by the pool's own metadata; None = it was put into a tier without a request.
     wanted: Tier | None
     vcpus: int
-    #: Nova or an operator has given its vCPUs dedicated pCPUs: it cannot be put into a tier.
+    #: Its vCPUs have dedicated pCPUs, set by Nova or an operator: it cannot be put into a tier.
     dedicated: bool = False
-    #: The tier it is in; None = it was never put into one, or not wholly.
+    #: The tier it is in; None = it was never put into one, or not completely.
     tier: Tier | None = None
-    #: The pCPU of each of its vCPUs; empty = it was never put on any, or not wholly.
+    #: The pCPU of each of its vCPUs; empty = it was never pinned, or not completely.
     pcpus: tuple[int, ...] = ()
-    #: Something of it was changed by this driver and not given back, be it wholly in a tier or not.
+    #: This driver has changed settings of it and not restored them, whether or not it is completely in a tier.
     touched: bool = False
-    #: Its flavor lets the pool have it live-migrated.
+    #: Its flavor allows the pool to have it live-migrated.
     may_migrate: bool = False
 
 
 class TierDriver(abc.ABC):
-    """The guests of one host that belong to the pool; every other guest is ignored, and NotFound to each method.
+    """The guests of one host that belong to the pool; for other guests every method raises NotFound.
 
-    The driver is stateless: it reports what it observes, and what it must remember (the original placement of a guest)
-    is stored with the guest, so that the next process finds it. All methods may be called from several threads at once,
-    and each may be repeated: it does what remains to be done. ServiceUnavailable where the hypervisor does not answer.
+    The driver is stateless: it reports what it observes, and the original placement of a guest is stored with the
+    guest, so that the next process finds it. All methods are thread-safe and idempotent, and raise ServiceUnavailable
+    if the hypervisor does not respond.
     """
 
     @classmethod
     @abc.abstractmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """Return the driver of this host as configured; InvalidInput names the option that is wrong."""
+        """Return the driver of this host as configured. Raises InvalidInput, which names the invalid option."""
 
     @abc.abstractmethod
     def watch(self, changed: Callable[[str], object]) -> None:
-        """Begin to call `changed` with an instance that may have begun or ended to run; with "" for all of them."""
+        """Start calling `changed` with each instance that may have started or ended; "" if any of them may have."""
 
     @abc.abstractmethod
     def guests(self) -> list[TieredGuest]:
-        """Return the guests that run and are the pool's, what a dead process left in a tier included."""
+        """Return the running guests of the pool, including those that an earlier process left in a tier."""
 
     @abc.abstractmethod
     def place(self, instance: str, tier: Tier, pcpus: Sequence[int]) -> None:
-        """Pin vCPU i of a guest to `pcpus[i]` and give the guest its tier.
+        """Pin vCPU i of a guest to `pcpus[i]` and set the guest's tier.
 
-        InvalidInput where the guest has another number of vCPUs, has dedicated pCPUs, or this host lacks a pCPU.
+        Raises InvalidInput if the guest has another number of vCPUs or dedicated pCPUs, or this host lacks a pCPU.
         """
 
     @abc.abstractmethod
     def set_tiers(self, tiers: Mapping[str, Tier]) -> None:
-        """Change the tiers of placed guests while they run, by instance; two that swap are one call.
+        """Change the tiers of placed guests while they run, by instance. A swap of two guests is one call.
 
-        Those that go to the foreground are first; if it fails half way, the caller repeats or takes it back.
-        Conflict where a guest was not placed.
+        Guests that move to the foreground are changed first. If the call fails half way, the caller repeats or reverts
+        it. Raises Conflict if a guest was not placed.
         """
 
     @abc.abstractmethod
     def cpu_times_s(self, instance: str) -> tuple[float, ...]:
-        """Return the CPU time that each vCPU of a guest has used since it started, seconds."""
+        """Return the CPU time that each vCPU of a guest has used since it started, in seconds."""
 
     @abc.abstractmethod
     def busy_times_s(self, pcpus: Sequence[int]) -> tuple[float, ...]:
-        """Return the seconds in which each pCPU has been in use so far, by guests or by processes of the host."""
+        """Return the total time that each pCPU has been in use by guests or processes of the host, in seconds."""
 
     @abc.abstractmethod
     def release(self, instance: str) -> None:
@@ -93,11 +93,11 @@ class TierDriver(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """End; guests stay in their tiers."""
+        """Stop the driver. Guests stay in their tiers."""
 
 
 def check_placing(guest: TieredGuest, tier: Tier, pcpus: Sequence[int]) -> None:
-    """Refuse a place that a guest cannot have."""
+    """Raise InvalidInput if a guest cannot be placed so."""
     if tier not in TIERS:
         raise InvalidInput(f"tier: {tier!r} is invalid; expected one of {', '.join(TIERS)}")
     if guest.dedicated:
@@ -111,22 +111,22 @@ def check_placing(guest: TieredGuest, tier: Tier, pcpus: Sequence[int]) -> None:
 
 # ---- Descriptions of domains
 
-#: The pool's own word on a guest that Nova did not make: an element of the domain's metadata.
+#: Namespace of the metadata element that requests a tier for a guest that was not created by Nova.
 WISH_URI = "urn:fpga-pool:guest:1"
-#: The tier driver's own element, there from before the first change of a guest until after the last is given back.
+#: Namespace of the tier driver's element, which exists from before a guest is changed until after it is restored.
 PLACED_URI = "urn:fpga-pool:placed:1"
-#: The element of a guest that is a process of a gang: it belongs to the runner, and to no other driver.
+#: Namespace of the element of a guest that is a gang process. Such a guest is managed by the runner only.
 PROCESS_URI = "urn:fpga-pool:process:1"
 
 
 def wish(tier: str) -> str:
-    """Return the element that asks for a tier, for `<metadata>` of a domain or for `virDomainSetMetadata`."""
+    """Return the element that requests a tier, for `<metadata>` of a domain or for `virDomainSetMetadata`."""
     return f'<fpga_pool:guest xmlns:fpga_pool="{WISH_URI}" tier="{tier}"/>'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """Settings of a guest from before it was put into a tier."""
+    """The settings of a guest before it was put into a tier."""
 
     shares: int
     #: CPUs of the emulator and of each vCPU, as "0,1,2".
@@ -134,7 +134,7 @@ class Before:
     vcpus: tuple[str, ...]
 
     def to_xml(self) -> str:
-        """Return it as an element of a domain's metadata."""
+        """Return the settings as an element of a domain's metadata."""
         vcpus = "".join(f"<vcpu cpus={quoteattr(cpus)}/>" for cpus in self.vcpus)
         return (
             f'<placed xmlns="{PLACED_URI}" shares="{self.shares}" emulator={quoteattr(self.emulator)}>{vcpus}</placed>'
@@ -154,12 +154,12 @@ class TieredDomain:
     before: Before | None
     #: It is a process of a gang.
     is_process: bool = False
-    #: Its flavor lets the pool have it live-migrated.
+    #: Its flavor allows the pool to have it live-migrated.
     may_migrate: bool = False
 
 
 def parse(xml: str) -> TieredDomain:
-    """Return the guest described by a domain; InvalidInput if the description or its requested tier is invalid."""
+    """Parse the description of a domain. Raises InvalidInput if it, or the requested tier, is invalid."""
     try:
         root = ElementTree.fromstring(xml)  # noqa: S314  # written by libvirt on this host
         vcpu = root.find("vcpu")

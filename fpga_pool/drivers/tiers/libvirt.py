@@ -1,8 +1,8 @@
-"""Tiers of libvirt's guests: vCPUs pinned, and the priority of the guest's control group.
+"""Tiers of libvirt guests, implemented by pinned vCPUs and the priority of the guest's control group.
 
-The foreground has more `cpu_shares` than others.  The background has the least and is idle (`cpu.idle`, Linux 5.15):
-it runs when nothing else on its pCPU wants to.  How a guest was before is kept in its domain's metadata, which are
-written before anything else of it is changed and removed after the last is given back; a migration takes them along.
+The foreground has more `cpu_shares` than others.  The background has the minimum and is idle (`cpu.idle`, Linux 5.15):
+it runs only when nothing else on its pCPU does.  The original settings of a guest are stored in its domain's metadata,
+before anything is changed, and removed after all of them are restored.  A migration preserves them.
 """
 
 import contextlib
@@ -35,20 +35,20 @@ LOG = logging.getLogger(__name__)
 _LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 _ELEMENT = libvirt.VIR_DOMAIN_METADATA_ELEMENT
 _SHARES = "cpu_shares"
-#: Why a guest is paused that is not wholly there yet: it is looked at when it runs.
+#: Reasons for the pause of a guest that is migrating here or starting; it is reported once it runs.
 _ARRIVING = (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP)
 
 
 class LibvirtTiers(TierDriver):
-    """The tiers of one libvirtd: of the guests that ask for one, or else of the processes of gangs."""
+    """The tiers of the guests of one libvirtd: of those that request one, or (`of_gangs`) of gang processes."""
 
     def __init__(self, uri: str, pid_directory: Path = Path("/run/libvirt/qemu"), *, of_gangs: bool = False) -> None:
         self._of_gangs = of_gangs
         self._libvirt = LibvirtConnection(uri)
         self._pids = pid_directory
-        #: Groups of guests that are in tiers, as last seen: the path of one is never another guest's.
+        #: Last known control groups of guests in tiers. Their paths are never reused by other guests.
         self._groups: dict[str, GuestCgroup] = {}
-        #: Guests of the background that are being moved or saved.
+        #: Background guests that are being migrated or saved.
         self._moving: set[str] = set()
         privileged.use_own_capabilities()
 
@@ -62,7 +62,7 @@ class LibvirtTiers(TierDriver):
     def close(self) -> None:
         self._libvirt.close()
 
-    # What is --------------------------------------------------------------------------------------------------------
+    # Observed state -------------------------------------------------------------------------------------------------
 
     def guests(self) -> list[TieredGuest]:
         self._groups = {}
@@ -79,7 +79,7 @@ class LibvirtTiers(TierDriver):
         return busy_times_s(pcpus)
 
     def _guest(self, domain: Any) -> TieredGuest | None:
-        """Return a guest; None if it is not the pool's, or not wholly there yet."""
+        """Return a guest; None if it does not belong to the pool, or is still arriving or starting."""
         state, reason = self._libvirt.call(lambda _: domain.state())
         is_arriving = state == libvirt.VIR_DOMAIN_PAUSED and reason in _ARRIVING
         about = self._about(domain)
@@ -108,22 +108,22 @@ class LibvirtTiers(TierDriver):
     def _let_move(
         self, domain: Any, about: TieredDomain, group: GuestCgroup, tier: Tier | None, *, is_arriving: bool
     ) -> bool:
-        """Give a guest the default shares while it moves or is saved; return whether it does, if that can be told.
+        """Give a background guest the default shares while it is migrated or saved; return whether it is.
 
-        What moves it is part of it: behind a busy foreground it would get nothing, and never come to an end.
+        Migration runs in the guest's own control group: behind a busy foreground it would get no CPU and never finish.
         """
         is_known = about.instance in self._moving
         moves = is_arriving or self._libvirt.call(lambda _: domain.controlInfo())[0] == libvirt.VIR_DOMAIN_CONTROL_JOB
         if is_known and not moves:
             try:
                 moves = self._libvirt.call(lambda _: domain.jobInfo())[0] != libvirt.VIR_DOMAIN_JOB_NONE
-            except ServiceUnavailable:  # libvirt is too busy with it
+            except ServiceUnavailable:  # libvirt is busy with the job
                 moves = True
         if moves and not is_known and (is_arriving or tier == Tier.BACKGROUND):
             _set_idle(group, True)
-            _set_idle(group, False)  # the kernel gives it the default shares, which libvirt refuses to do meanwhile
+            _set_idle(group, False)  # the kernel resets the shares to the default, which libvirt refuses during a job
             self._moving.add(about.instance)
-            LOG.info("guest %s: has the default priority while it moves", about.name)
+            LOG.info("guest %s: has the default priority while it is migrated or saved", about.name)
         elif not moves:
             self._moving.discard(about.instance)
         return about.instance in self._moving
@@ -137,13 +137,13 @@ class LibvirtTiers(TierDriver):
         return Tier.FOREGROUND if shares == highest else None
 
     def _pcpus(self, domain: Any) -> tuple[int, ...]:
-        """Return the pCPU of each vCPU; none where one of them has several, or they share one."""
+        """Return the pCPU of each vCPU; empty if a vCPU has several pCPUs, or vCPUs share one."""
         pins = [_cpus(pin) for pin in self._libvirt.call(lambda _: domain.vcpuPinInfo(_LIVE))]
         alone = {cpu for pin in pins for cpu in pin}
         return tuple(pin[0] for pin in pins) if len(alone) == len(pins) == sum(map(len, pins)) else ()
 
     def _ours(self, instance: str) -> tuple[Any, TieredDomain]:
-        """Return a guest that runs and is the pool's; NotFound else."""
+        """Return a running guest of the pool. Raises NotFound if it is not one."""
         domain = self._libvirt.lookup(instance)
         about = self._about(domain)
         if not self._is_ours(about) or domain.ID() < 0:
@@ -170,7 +170,7 @@ class LibvirtTiers(TierDriver):
             raise ServiceUnavailable(f"{file}: {error}") from error
         return cgroups.of_process(pid)
 
-    # What is to be --------------------------------------------------------------------------------------------------
+    # Commands -------------------------------------------------------------------------------------------------------
 
     def place(self, instance: str, tier: Tier, pcpus: Sequence[int]) -> None:
         domain, about = self._ours(instance)
@@ -196,11 +196,11 @@ class LibvirtTiers(TierDriver):
         LOG.info("guest %s: placed in the %s on pCPUs %s", about.name, tier, ", ".join(map(str, pcpus)))
 
     def set_tiers(self, tiers: Mapping[str, Tier]) -> None:
-        # The kernel changes a group in a hundredth of the time of libvirt's calls, which then make it last.
+        # Writing to the control group takes a hundredth of the time of libvirt's calls, which complete the change.
         ordered = sorted(tiers.items(), key=lambda one: one[1] != Tier.FOREGROUND)
         known = [(self._groups[instance], tier) for instance, tier in ordered if instance in self._groups]
         if len(known) == len(ordered):
-            with contextlib.suppress(NotFound):  # one has ended, which is found out below
+            with contextlib.suppress(NotFound):  # a guest has ended, which is detected below
                 for group, tier in known:
                     _set_idle(group, tier == Tier.BACKGROUND)
         changes = []
@@ -239,7 +239,7 @@ class LibvirtTiers(TierDriver):
         )
 
     def _give_tier(self, domain: Any, group: GuestCgroup, tier: Tier) -> None:
-        """Set the priority.  Shares cannot be changed while a group is idle, and say nothing then."""
+        """Set the priority.  While a group is idle its shares have no effect and cannot be changed."""
         lowest, highest = group.shares
         _set_idle(group, False)
         self._set_shares(domain, highest if tier == Tier.FOREGROUND else lowest)
@@ -274,7 +274,7 @@ def _cpus(pin: Sequence[bool]) -> list[int]:
 
 
 def _map(pcpus: Sequence[int], cpus: int) -> tuple[bool, ...]:
-    """Return a set of pCPUs as libvirt wants it; all of them where none of the set is there."""
+    """Return a set of pCPUs as a CPU map of libvirt; all pCPUs if none of the set exists."""
     wanted = {pcpu for pcpu in pcpus if pcpu < cpus} or set(range(cpus))
     return tuple(cpu in wanted for cpu in range(cpus))
 

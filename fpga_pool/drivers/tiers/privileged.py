@@ -1,7 +1,7 @@
-"""The one operation of the tier driver that needs root and is not libvirt's: it writes to a guest's control group.
+"""The only operation of the tier driver that needs root besides libvirt: writing to a guest's control group.
 
-Group `[privsep_tiers]` of the configuration says how the daemon that does it is started, as in all of OpenStack.
-A process that may write there itself needs no daemon: see `use_own_capabilities`.
+A privsep daemon, configured in `[privsep_tiers]` as in other OpenStack services, performs it.
+A process that may write control groups itself needs no daemon: see `use_own_capabilities`.
 """
 
 import os
@@ -40,7 +40,7 @@ def use_own_capabilities() -> bool:
 
 @tiers_context.entrypoint
 def set_idle(group: str, idle: bool) -> None:
-    """Have a group get only what its siblings leave idle, or no more so."""
+    """Set whether a group runs only when its siblings are idle."""
     path = Path(group).resolve()
     if not path.is_relative_to(ROOT):
         raise InvalidInput(f"{group}: not a control group")

@@ -1,7 +1,7 @@
-"""Tiers of guests that are a fiction: files describe them, and the CPU time that each would get is computed.
+"""Tiers of simulated guests: files describe the guests, and the CPU time that each would get is computed.
 
-A guest runs while DIRECTORY/INSTANCE.xml is there, as for the simulated guest driver; its use of its vCPUs is the
-extra spec `fpga_pool:cpu_usage` (100 % without).  What is done to it stays beside it, as with a real one.
+A guest runs while DIRECTORY/INSTANCE.xml exists, as for the simulated guest driver. Its use of its vCPUs is the extra
+spec `fpga_pool:cpu_usage` (default 100 %).  Its tier is stored in a file beside it, and so outlives the agent.
 """
 
 import json
@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """What was done to a guest, and what it has got of its vCPUs until a moment."""
+    """The placement of a guest, and the CPU time of its vCPUs until `until_s`."""
 
     tier: str | None = None
     pcpus: tuple[int, ...] = ()
@@ -37,7 +37,7 @@ class _Kept:
 
 
 class SimulatedTiers(TierDriver):
-    """The guests that a directory describes.  It sends no events: changes are found by polling."""
+    """The guests described in a directory.  There are no events: changes are found by polling."""
 
     def __init__(
         self, directory: Path, host_pcpus: int = os.cpu_count() or 1, now_s: Callable[[], float] = time.monotonic
@@ -46,7 +46,7 @@ class SimulatedTiers(TierDriver):
         self._host_pcpus = host_pcpus
         self._now_s = now_s
         self._lock = threading.RLock()
-        #: Of each pCPU, since this object was made.
+        #: Busy time of each pCPU since this object was created.
         self._busy_s: defaultdict[int, float] = defaultdict(float)
 
     @classmethod
@@ -101,7 +101,7 @@ class SimulatedTiers(TierDriver):
             return self._kept(instance).cpu_times_s
 
     def busy_times_s(self, pcpus: Sequence[int]) -> tuple[float, ...]:
-        # No process of the host uses them.
+        # Processes of the host are not simulated.
         with self._lock:
             self._advance()
             return tuple(self._busy_s[pcpu] for pcpu in pcpus)
@@ -112,10 +112,10 @@ class SimulatedTiers(TierDriver):
             self._advance()
             self._keep(instance, replace(self._kept(instance), tier=None, pcpus=()))
 
-    # The fiction ----------------------------------------------------------------------------------------------------
+    # Simulation -----------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Give every guest what it got since the last time: the background only what its foreground left."""
+        """Add the CPU time of all guests since the last call; the background gets what its foreground leaves."""
         now_s = self._now_s()
         running = {guest.instance: guest for guest in self.guests()}
         taken = {
@@ -141,7 +141,7 @@ class SimulatedTiers(TierDriver):
         return float(nova_extra_specs(root).get(f"{NAMESPACE}:cpu_usage", 100)) / 100
 
     def _ours(self, instance: str) -> tuple[TieredDomain, _Kept]:
-        """Return a guest that runs and is the pool's; NotFound else."""
+        """Return a running guest of the pool. Raises NotFound if it is not one."""
         try:
             domain = parse((self._directory / f"{instance}.xml").read_text())
         except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""`fpga-pool-sim figures PAPER`: figures as CSV and pictures, what the paper says beside what we found as tables.
+"""`fpga-pool-sim figures PAPER`: figures as CSV and pictures, and tables of the paper's claims beside our results.
 
-All of a run, of one paper or of all, is one page of HTML, too.
+All results of a run, for one paper or for all, are also written as one page of HTML.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def write_csv(figure: Figure, path: Path) -> None:
 
 
 def plain(figure: Figure, files: Sequence[Path]) -> dict[str, Any]:
-    """Return what JSON can hold."""
+    """Return the figure as data for JSON."""
     return {
         "figure": figure.experiment.number,
         "title": figure.experiment.title,
@@ -67,7 +67,7 @@ def _curve(figure: Figure, panel: str, series: str) -> dict[str, Any]:
         "series": series,
         "x": list(places),
         "mean": [float(np.mean(of_seeds)) for of_seeds in values],
-        # Of the 95 % confidence interval; None: one seed has none.
+        # Half the width of the 95 % confidence interval; None if there is only one seed.
         "half_width": [half_width(np.array(of_seeds)) if len(of_seeds) > 1 else None for of_seeds in values],
         "least": [min(of_seeds) for of_seeds in values],
         "most": [max(of_seeds) for of_seeds in values],
@@ -82,7 +82,7 @@ def _claim(claim: Claim) -> dict[str, Any]:
 
 
 def write_table(result: Mapping[str, Any], path: Path) -> None:
-    """Write what the papers say beside what we found, as Markdown."""
+    """Write the claims of the paper beside our results, as Markdown."""
     lines = []
     for figure in result["figures"]:
         lines += [f"## Figure {figure['figure']}: {figure['title']} ({figure['where']})", ""]
@@ -93,7 +93,7 @@ def write_table(result: Mapping[str, Any], path: Path) -> None:
 
 
 def show(result: Mapping[str, Any]) -> None:
-    """Print the curves of each figure, and what the paper says of it beside what we found."""
+    """Print the curves of each figure, and the claims of the paper beside our results."""
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     for paper in result.get("papers", [result]):
         _show_paper(paper, console)
@@ -140,7 +140,7 @@ def _row(claim: Mapping[str, Any], newline: str) -> list[str]:
 
 
 def _number(value: float) -> str:
-    """Return three decimals at most; what is nothing but for rounding is 0."""
+    """Format a number with at most three decimals; -0 becomes 0."""
     return f"{round(value, 3) + 0.0:g}"
 
 
@@ -149,10 +149,10 @@ def _place(x: X) -> str:
 
 
 SEEDS = (0, 1, 2)
-#: Papers whose figures need more of them.
+#: Papers whose figures need more seeds.
 _SEEDS: Mapping[str, tuple[int, ...]] = {"gangs": (0, 1, 2, 3, 4)}
 
-#: The papers whose figures can be made, each a package here with `EXPERIMENTS`; it is loaded when asked for.
+#: The papers whose figures can be made, each a module or package here with `EXPERIMENTS`, imported on request.
 PAPERS: Mapping[str, str] = {
     "makespan": "makespan paper, figures 2 to 9; 10: ours",
     "benefit": "benefit paper, figures 3 and 4; 5 to 11: ours",
@@ -161,7 +161,7 @@ PAPERS: Mapping[str, str] = {
     "learned": "learned placement paper, figures 3 to 13; 14: ours",
 }
 ALL = "all"
-#: Papers whose figures can be made of more than the full numbers.
+#: Maximum scale of the papers whose figures can be made with more than the full numbers.
 _MOST_SCALE: Mapping[str, int] = {"gangs": 100}
 #: The group of the policies that each paper compares.
 _GROUPS: Mapping[str, str] = {
@@ -174,7 +174,7 @@ _GROUPS: Mapping[str, str] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the options."""
+    """Add the arguments of the command."""
     papers = "; ".join(f"{name}: {what}" for name, what in (*PAPERS.items(), (ALL, "all of them")))
     parser.add_argument("paper", choices=(*PAPERS, ALL), metavar="PAPER", help=papers)
     parser.add_argument(
@@ -213,18 +213,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
-    """Make the figures; return what `show` shows, which is written to files, too."""
+    """Make the figures and write them to files; return the results for `show`."""
     from fpga_pool.experiments.figures.report import write_report
 
     if not arguments.no_pictures and find_spec("matplotlib") is None:
         raise InvalidInput("pictures need matplotlib: pip install 'fpga_pool[figures]', or use --no-pictures")
     if arguments.paper == ALL and (arguments.figure or arguments.also or arguments.trace):
-        raise InvalidInput("--figure, --also, --trace: are for the figures of one paper")
+        raise InvalidInput("--figure, --also, --trace: cannot be combined with the figures of all papers")
     papers = [
         argparse.Namespace(**vars(arguments) | {"paper": paper})
         for paper in (PAPERS if arguments.paper == ALL else [arguments.paper])
     ]
-    settings = [_settings(one) for one in papers]  # all of them before hours go by
+    settings = [_settings(one) for one in papers]  # all are checked before the first figure, which may take hours
     results = [_run(*of_paper) for of_paper in zip(papers, settings, strict=True)]
     report = arguments.out / "report.html"
     write_report(results, PAPERS, report)
@@ -288,7 +288,7 @@ def _write(figure: Figure, arguments: argparse.Namespace) -> list[Path]:
 
 
 def _provenance(arguments: argparse.Namespace, settings: Settings, took_s: float) -> dict[str, Any]:
-    """Return what has to be known to get the same numbers again."""
+    """Return the information needed to reproduce the numbers."""
     return {
         "version": version("fpga_pool"),
         "command": f"fpga-pool-sim figures {arguments.paper}",
@@ -318,7 +318,7 @@ def _range(text: str) -> Sequence[int]:
     return range(int(first), int(last if dash else first) + 1)
 
 
-#: Called once for each measurement that is done.
+#: Called once after each measurement.
 Tick = Callable[[], None]
 
 
@@ -335,7 +335,7 @@ def make(experiment: Experiment, settings: Settings, tick: Tick = lambda: None) 
 
 @contextlib.contextmanager
 def bars(experiments: Sequence[Experiment], settings: Settings, stream: TextIO) -> Iterator[Callable[[int], Tick]]:
-    """Show a bar per figure on a terminal; what it yields returns the tick of a figure by its number."""
+    """Show a progress bar per figure on a terminal; yield a function that returns the tick of a figure by number."""
     columns = (
         TextColumn("figure {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TimeRemainingColumn(),

@@ -22,13 +22,13 @@ class Panel:
     x_label: str
     y_label: str = "makespan, s"
     log_y: bool = False
-    #: Where a linear y axis begins.
+    #: Lower end of a linear y axis.
     least_y: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What the paper's text says of one of its curves: its values lie in a range, over some of the x axis."""
+    """A statement of the paper's text about one of its curves: its values lie in a range, over a part of the x axis."""
 
     panel: str
     series: str
@@ -63,7 +63,7 @@ class Samples:
         return tuple(name for where, name in self._values if where == panel)
 
     def places(self, panel: str, series: str) -> tuple[X, ...]:
-        """Return the places at which a curve was measured, numbers in rising order."""
+        """Return the places at which a curve was measured, numbers in ascending order."""
         places = self._values.get((panel, series), {})
         return tuple(places) if any(isinstance(x, str) for x in places) else tuple(sorted(places, key=float))
 
@@ -96,41 +96,41 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A statement of the paper beside what we found."""
+    """A statement of the paper beside our results."""
 
-    #: Names the statement, for tests: letters, digits and hyphens.
+    #: Identifier of the statement, for tests: letters, digits and hyphens.
     key: str
-    #: What is stated, where in the paper, and the paper's own value.
+    #: The statement, its place in the paper, and the paper's own value.
     text: str
     where: str = "ours"
     paper: str = "not given"
     #: Our values, by curve.
     ours: Mapping[str, float]
     unit: str = "%"
-    #: Where we differ, and why; empty where we do not.
+    #: How and why our results differ; empty if they do not.
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a run of all figures shares."""
+    """Settings that all figures of a run share."""
 
     seeds: tuple[int, ...]
     #: Maximum number of points on each x axis; None = all.
     points: int | None = None
-    #: Share of the full numbers of jobs and hosts.
+    #: Factor on the full numbers of jobs and hosts.
     scale: float = 1.0
     #: Further policies to draw.
     also: tuple[str, ...] = ()
-    #: A file for figures of a real trace.
+    #: Trace file for figures that need a real trace.
     trace: Path | None = None
 
     def scaled(self, number: int) -> int:
-        """Return the share of a number of jobs or hosts, at least 1."""
+        """Return a number of jobs or hosts multiplied by the scale, at least 1."""
         return max(1, round(self.scale * number))
 
     def thinned(self, places: Sequence[Any]) -> list[Any]:
-        """Return at most `points` of the places, evenly chosen, with the first and the last."""
+        """Return at most `points` of the places, evenly chosen, including the first and the last."""
         if self.points is None or len(places) <= self.points:
             return list(places)
         chosen = np.unique(np.linspace(0, len(places) - 1, max(2, self.points)).round().astype(int))
@@ -139,33 +139,33 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """How one figure is made: cases, each measured with every seed, and what to say about the samples.
+    """The description of one figure: cases, each measured with every seed, and the claims about the samples.
 
-    A case is a subject (a panel, or what a panel is about) at one of its places on the x axis.
+    A case is a subject (a panel, or the subject of a panel) at one of its places on the x axis.
     """
 
     number: int
     title: str
     where: str
     panels: tuple[Panel, ...]
-    #: Places by subject.
+    #: Places on the x axis, by subject.
     places: Mapping[Any, Sequence[Any]]
-    #: Takes subject, place, seed and settings.
+    #: Measures a case; takes subject, place, seed and settings.
     measure: Callable[[Any, Any, int, Settings], Iterable[Sample]]
     claims: Callable[[Samples], Iterable[Claim]]
     #: Values of the paper's curves, as far as its text gives them.
     stated: tuple[Stated, ...] = ()
-    #: It is made of a real trace, which the project does not have.
+    #: Whether it needs a real trace, which the project does not include.
     needs_trace: bool = False
 
     def cases(self, settings: Settings) -> list[tuple[Any, Any]]:
-        """Return the cases, subject by subject, with as many places as the settings ask for."""
+        """Return the cases, subject by subject, with as many places as the settings allow."""
         return [(subject, x) for subject, places in self.places.items() for x in settings.thinned(places)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure that was made."""
+    """A completed figure: its description, samples and claims."""
 
     experiment: Experiment
     samples: Samples

@@ -1,7 +1,7 @@
 """The figures of the lattice paper, section VI, with our policy and both bounds added; all tasks are synthetic.
 
-Figures 3 and 4 are the share of the bound over irregularity, and over the number of workloads; 5, ours, the completion
-time over the optimum of a few tasks.
+Figures 3 and 4 show the share of the bound over the irregularity and over the number of workloads.  Figure 5, ours,
+shows the completion time of a few tasks relative to the optimum.
 """
 
 import time
@@ -23,10 +23,10 @@ from fpga_pool.sim.lattice.workloads import Wanted, generate
 # ---- Shared by all figures
 
 OURS, RANKING = "lattice_plus", "lattice"
-#: The paper's, with HEFT in both readings.
+#: The paper's policies, with HEFT in both readings.
 PAPERS = (RANKING, "heft", "heft_shortest", "fifo", "mfit")
 BOUND, PAPER_BOUND = "bound", "bound_paper"
-#: Units of work that ours may search for each problem of full size, a second or so.
+#: Units of work that our policy may search for each problem of full size: about a second.
 _EFFORT = 1000
 
 SYNTHETIC = "Tasks are synthetic: the paper publishes none."
@@ -34,7 +34,7 @@ STRICT = "Ours lets nobody overtake, as figure 1 of the paper has it; the paper'
 
 
 def shares(panel: str, x: X, model: str, wanted: Wanted, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Schedule one problem by every policy; yield shares of the paper's bound, and what the tight one leaves of it."""
+    """Schedule one problem by every policy; yield the paper's bound as a share of each result and the tight bound."""
     problem = generate(model, wanted, np.random.default_rng(seed)).problem
     if misfit(problem) is not None:
         raise InvalidInput(f"model {model}: a task fits in no enclosure")
@@ -48,7 +48,7 @@ def shares(panel: str, x: X, model: str, wanted: Wanted, seed: int, settings: Se
 
 
 def scheduled_s(name: str, problem: TaskProblem, seed: int, settings: Settings) -> float:
-    """Return the completion time of the schedule that a policy makes."""
+    """Return the completion time of the schedule that a policy makes, in seconds."""
     policy: TaskPolicy = policy_as("task", name)
     if isinstance(policy, Searching):
         policy = policy.searching(settings.scaled(_EFFORT), None, time.perf_counter)
@@ -56,13 +56,13 @@ def scheduled_s(name: str, problem: TaskProblem, seed: int, settings: Settings) 
 
 
 def at(samples: Samples, panel: str, name: str, x: float) -> float:
-    """Return the mean share at the place next to `x`."""
+    """Return the mean share at the place nearest to `x`."""
     places = [float(place) for place in samples.places(panel, name)]
     return samples.mean(panel, name, min(places, key=lambda place: abs(place - x)))
 
 
 def drawn(samples: Samples, panel: str, names: Sequence[str]) -> list[str]:
-    """Return those of the policies that were drawn."""
+    """Return the policies among `names` that were drawn."""
     return [name for name in names if name in samples.series(panel)]
 
 
@@ -76,7 +76,7 @@ def range_of(samples: Samples, panel: str, names: Sequence[str], *, from_x: floa
 
 
 def ours_claims(samples: Samples, panels: Sequence[tuple[str, str]]) -> Iterator[Claim]:
-    """Yield what is said of our policy where it is installed, panel by panel."""
+    """Yield the claims about our policy, if it is installed, panel by panel."""
     for panel, title in panels:
         if OURS not in samples.series(panel):
             continue
@@ -103,14 +103,14 @@ def ours_claims(samples: Samples, panels: Sequence[tuple[str, str]]) -> Iterator
 TASKS = (5, 7, 9)
 ENCLOSURES, FPGAS, MEAN_S = 2, 4, 10.0
 PANEL = "small"
-#: An optimum is found when no schedule is shorter by more than this share; nodes after which it is given up.
+#: An optimum counts as found if no schedule is shorter by more than this share; nodes after which the search gives up.
 GAP, NODES = 0.01, 300
 #: Share of the problems whose optimum was found.
 SOLVED = "share solved"
 
 
 def few_tasks(tasks: int, seed: int) -> TaskProblem:
-    """Return tasks of 1 to 4 FPGAs in a line, exponential times, on rings of 4."""
+    """Return tasks of 1 to 4 FPGAs in a line with exponential times, on rings of 4."""
     rng = np.random.default_rng((seed, tasks))
     return TaskProblem(
         enclosure_fpgas=np.full(ENCLOSURES, FPGAS),
@@ -156,7 +156,7 @@ SMALL_EXPERIMENT = Experiment(
 # ---- Figure 3
 
 IRREGULARITIES = (0.1, 0.2, 0.3, 0.4, 0.55)
-#: Tasks of each workload, and how many workloads there are.
+#: Least and most tasks of each workload, and the number of workloads.
 SCENARIOS = {"single": ((1, 1), 100), "multi": ((2, 20), 30)}
 RINGS = 4
 _SUBJECTS = [(model, scenario) for model in ("rtm", "f11") for scenario in SCENARIOS]
@@ -172,7 +172,7 @@ def _measure(subject: tuple[str, str], irregularity: float, seed: int, settings:
 
 
 def _claims(samples: Samples) -> list[Claim]:
-    """Return what section VI says of multi-task workloads, and what is said of ours."""
+    """Return the claims of section VI about multi-task workloads, and those about our policy."""
     return [*_rtm(samples), *_f11(samples), *ours_claims(samples, _PANELS)]
 
 
@@ -245,7 +245,7 @@ EXPERIMENT = Experiment(
 # ---- Figure 4
 
 NUMBERS = (10, 20, 30, 50, 70, 90, 120, 150)
-#: RTM with wide differences: what the paper calls highly irregular is not given.
+#: RTM with wide differences: the paper does not define what it calls highly irregular.
 MODELS = {"rtmw": "RTM", "f11": "F11"}
 IRREGULARITY, WORKLOADS_RINGS = 0.6, 8
 _WORKLOADS_SUBJECTS = [(model, scenario) for model in MODELS for scenario in SCENARIOS]
@@ -263,7 +263,7 @@ def _measure_workloads(subject: tuple[str, str], workloads: int, seed: int, sett
 
 
 def _workloads_claims(samples: Samples) -> list[Claim]:
-    """Return what section VI says of numbers of workloads, and what is said of ours."""
+    """Return the claims of section VI about numbers of workloads, and those about our policy."""
     return [*_workloads_rtm(samples), *_workloads_f11(samples), *ours_claims(samples, _WORKLOADS_PANELS)]
 
 
@@ -291,7 +291,7 @@ def _at(samples: Samples, panel: str, names: Sequence[str], x: float) -> dict[st
 
 
 def _crossover(samples: Samples, panel: str) -> float:
-    """Return the first place from which on the ranking stays ahead; inf where it never does."""
+    """Return the first place from which on the ranking stays ahead of HEFT; inf if it never does."""
     first = float("inf")
     for x in reversed(samples.places(panel, RANKING)):
         if samples.mean(panel, RANKING, x) <= samples.mean(panel, "heft", x):
@@ -335,5 +335,5 @@ WORKLOADS_EXPERIMENT = Experiment(
     ),
 )
 
-#: By number.
+#: In order of their numbers.
 EXPERIMENTS = (EXPERIMENT, WORKLOADS_EXPERIMENT, SMALL_EXPERIMENT)

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from fpga_pool.core.intervals import half_width
 from fpga_pool.experiments.figures.figure import Figure, Panel, Stated
 
-#: The same curve has the same look in every figure; others follow in order.
+#: Color and marker of known curves, the same in every figure; other curves take `_OTHERS` in order.
 _LOOKS = {
     "makespan": ("#d62728", "o"),
     "cim": ("#1f77b4", "s"),
@@ -58,7 +58,7 @@ def draw(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) ->
 
 
 def compose(figure: Figure) -> Any:
-    """Return a figure as matplotlib has it, with one legend of all panels below them."""
+    """Return the matplotlib figure, with one legend for all panels below them."""
     panels = figure.experiment.panels
     columns = 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
@@ -109,13 +109,13 @@ def _draw_curve(axes: Any, figure: Figure, panel: Panel, name: str, colour: str,
     means = np.array([of_seeds.mean() for of_seeds in values])
     style = "--" if name.startswith("bound") else "-"
     axes.plot(places, means, style, color=colour, marker=marker or None, markersize=4, linewidth=1.3, label=name)
-    # Of one seed there is no interval.
+    # With one seed there is no interval.
     reach = np.nan_to_num([half_width(of_seeds) for of_seeds in values])
     axes.fill_between(places, means - reach, means + reach, color=colour, alpha=0.12, linewidth=0)
 
 
 def _draw_stated(axes: Any, stated: Stated, places: Sequence[float], colour: str) -> None:
-    """Draw the range that the paper gives of a curve: hatched, in the colour of the curve."""
+    """Draw the range that the paper gives for a curve, hatched in the color of the curve."""
     begin = min(places) if stated.from_x is None else stated.from_x
     end = max(places) if stated.to_x is None else stated.to_x
     axes.fill_between(

@@ -1,6 +1,6 @@
 """One page of HTML with the figures of several papers: pictures, values with their intervals, claims, animations.
 
-The page holds everything itself and asks no other host.
+The page is self-contained and sends no requests to other hosts.
 """
 
 import base64
@@ -30,7 +30,7 @@ img,svg{display:block;max-width:100%;height:auto;background:#fff;border-radius:4
 .wide{overflow-x:auto}
 nav a{margin-right:1rem}
 """
-#: For a reader who wants less motion nothing moves until the button is pressed.
+#: If the browser is set to reduced motion, animations are paused until the button is pressed.
 _SCRIPT = """
 for (const button of document.querySelectorAll("button.play")) {
   const svg = button.nextElementSibling;
@@ -123,7 +123,7 @@ _GANGS, _PROCESSORS = 26, 16
 
 
 def rings() -> str:
-    """Return tasks on three rings, by our policy."""
+    """Return an animation of tasks on three rings, scheduled by our policy."""
     rng = np.random.default_rng(1)
     problem = TaskProblem(
         enclosure_fpgas=np.full(_RINGS, _FPGAS),
@@ -140,20 +140,20 @@ def rings() -> str:
 
 
 class _Spans(Sink):
-    """Keeps what the tiers did."""
+    """Collects the activity of the tiers."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
 
     def stretch(self, gang: int, begin_s: float, end_s: float, tier: str, processors: Any, rate: float) -> None:
-        """Keep it as a span of each processor."""
+        """Store a stretch as one span per processor."""
         name = {"fg": FRONT, "bg": BEHIND}.get(tier)
         if name is not None and end_s > begin_s:
             self.spans += [Span(f"{one} {name}", begin_s, end_s, "process", str(gang)) for one in processors.tolist()]
 
 
 def tiers() -> str:
-    """Return gangs on the tiers of 16 processors, by our policy."""
+    """Return an animation of gangs on the tiers of 16 processors, scheduled by our policy."""
     rng = np.random.default_rng(1)
     run_s = rng.exponential(120.0, _GANGS) + 20.0
     trace = Trace(

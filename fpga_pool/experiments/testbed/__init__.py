@@ -1,7 +1,7 @@
 """The testbed of the makespan paper, section 5.1: its two experiments, which `fpga-pool-sim testbed` runs.
 
-Four requesters have one job each, two responders one accelerator each.  What the paper leaves open is decided here and
-described on the documentation's page about the testbed.
+Four requesters have one job each, two responders one accelerator each.  Details that the paper leaves open are decided
+here and described on the documentation's page about the testbed.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ GBPS = 1e9
 MB = 1_000_000
 PHOTO_BYTES = 2048
 MTU_BYTES = 1500
-#: Ethernet, IPv4 and TCP with time stamps: what a full segment takes on the wire, as tc counts it, and carries.
+#: Size of a full segment on the wire, as tc counts it, and its payload: Ethernet, IPv4 and TCP with time stamps.
 _WIRE_BYTES = MTU_BYTES + 14
 _PAYLOAD_BYTES = MTU_BYTES - 20 - 32
 #: The share of a rate on the wire that is payload.
@@ -28,25 +28,25 @@ GOODPUT = _PAYLOAD_BYTES / _WIRE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One batch and the network it crosses; job i comes from requester i."""
+    """One batch and its network; job i comes from requester i."""
 
     name: str
     title: str
-    #: What is computed, by its name among the function models, and how long an accelerator takes.
+    #: Name of the computed function among the function models, and its time on an accelerator.
     function: str
     time: TimeModel
-    #: (4,) of each job, a whole number of units.
+    #: (4,) input of each job, a whole number of units.
     input_bytes: tuple[int, ...]
     unit_bytes: int = 1
-    #: (2,) on the wire, of each responder.
+    #: (2,) ingress of each responder, on the wire.
     ingress_bps: tuple[float, ...]
-    #: Jobs that the baselines send ahead of an accelerator that computes.
+    #: Number of jobs that the baselines send ahead to an accelerator that computes.
     prefetch: int = 1
-    #: What the paper measured: improvement of its algorithm over a baseline, percent of the baseline.
+    #: Improvement of the paper's algorithm over a baseline, as it measured, in percent of the baseline.
     paper_percent: Mapping[str, float] = field(default_factory=dict)
 
     def problem(self) -> BatchProblem:
-        """Return what a policy plans, with rates as payload: what is left of the wire's."""
+        """Return the problem to plan, with rates of payload instead of those on the wire."""
         seconds = [[self.time.seconds(size)] * len(self.ingress_bps) for size in self.input_bytes]
         return BatchProblem(
             seconds=floats(seconds),
@@ -82,7 +82,7 @@ DNN = Case(
 
 
 def planned(case: Case, policy: str) -> BatchPlan:
-    """Return what a policy plans; there is nothing random in it."""
+    """Return the plan of a policy; it is deterministic."""
     baselines: Mapping[str, type[Sjf | Ljf]] = {"sjf": Sjf, "ljf": Ljf}
     rule: BatchPolicy
     if policy in baselines:

@@ -1,7 +1,7 @@
-"""Software model of an accelerator that keeps up with its link: it has counted a byte when the byte is there.
+"""Software model of an accelerator that keeps up with its link: each byte is counted as soon as it has arrived.
 
-A word counter at line rate ends with its input's last byte.  A model that reads the whole input after its arrival
-would end later, and take the testbed's processors away from its network meanwhile.  Result: the number of bytes and a
+A word counter at line rate ends with the last byte of its input.  A model that read the whole input after its arrival
+would end later, and would meanwhile take CPU time from the testbed's network.  The result is the number of bytes and a
 newline.
 """
 

@@ -1,4 +1,4 @@
-"""The panel group, and what both panels need."""
+"""The panel group, and the settings that both panels need."""
 
 PANEL_GROUP = "fpga"
 PANEL_GROUP_NAME = "FPGA"

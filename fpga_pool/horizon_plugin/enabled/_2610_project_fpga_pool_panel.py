@@ -1,4 +1,4 @@
-"""The panel of a project's work."""
+"""The panel for the work of a project."""
 
 PANEL = "fpga_pool"
 PANEL_GROUP = "fpga"

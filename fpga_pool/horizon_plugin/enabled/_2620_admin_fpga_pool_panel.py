@@ -1,4 +1,4 @@
-"""The panel of operators, who may list and drain slots."""
+"""The panel for operators, who may list and drain slots."""
 
 PANEL = "fpga_pool"
 PANEL_GROUP = "compute"

@@ -1,4 +1,4 @@
-"""Coalescing of reports: those that are implied by a later report of the same batch are dropped."""
+"""Coalescing of reports: drops reports that a later report of the same batch implies."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,15 +8,15 @@ from fpga_pool.model.values import changed
 
 Numbered = tuple[int, Report]
 
-#: States that a slot passes through with every job; the pool counts and acts upon the others.
+#: States that a slot passes through with every job; the pool counts and reacts to the other states only.
 _PASSING = (SlotState.BUSY, SlotState.READY)
 
 
 def coalesced(numbered: Sequence[Numbered]) -> list[Numbered]:
-    """Return the reports without those that a later one makes superfluous; the last is always among them.
+    """Return the reports without those that a later one makes superfluous; the last one is always kept.
 
-    The end of an attempt says when its transfer began, and when it was staged and started; a slot that was busy or
-    ready and is so again was never anything that the pool had to know.
+    The times of the transfer, staging and start of an attempt become part of the report on its end.  A change between
+    BUSY and READY is dropped if the next reported state of the slot is BUSY or READY, too.
     """
     ends = {_attempt(report): report for _, report in numbered if isinstance(report, JobFinished)}
     times: dict[tuple[str, int], dict[str, float | None]] = {}
@@ -40,7 +40,7 @@ def _attempt(report: InputStaged | JobStarted | JobFinished) -> tuple[str, int]:
 
 
 def _told(report: InputStaged | JobStarted) -> dict[str, float | None]:
-    """Return the times that a report tells, by their names in that of the end."""
+    """Return the times in a report, by their field names in `JobFinished`."""
     if isinstance(report, JobStarted):
         return {"started_at": report.at}
     return {"transfer_began_at": report.transfer_began_at, "staged_at": report.at}

@@ -1,4 +1,4 @@
-"""Effects of commands on an agent: each is executed once, in the order of its slot, or refused."""
+"""Effects of commands on an agent: each command is executed once, in the order of its slot, or refused."""
 
 from collections.abc import Mapping
 
@@ -29,7 +29,7 @@ class Commanding:
     def __init__(self, host: str) -> None:
         self.host = host
         self.state = AgentState()
-        #: What the event at hand leads to: instructions, and slots that may have something to do.
+        #: Results of the current event: instructions, and slots that may have something to do.
         self._out: list[i.Instruction] = []
         self._wakes: dict[str, None] = {}
 
@@ -41,7 +41,7 @@ class Commanding:
             self._wake(job.slot)
 
     def _wake(self, slot: str) -> None:
-        known = self.state.slots.get(slot)  # None: a job's slot that this host had before it was started again
+        known = self.state.slots.get(slot)  # None if the host had the job's slot only before its last start
         if known is not None and known.asks:
             self._wakes[slot] = None
 
@@ -56,7 +56,7 @@ class Commanding:
         return after
 
     def _job_if_possible(self, uuid: str, event: object, now_s: float, attempt: int | None = None) -> bool:
-        """Apply an event to a job, if it is held (as this attempt) and in a state in which that means something."""
+        """Apply an event to a job, and return True, if it is held (as this attempt) and its state allows the event."""
         job = self.state.jobs.get(uuid)
         if job is None or attempt not in (None, job.attempt) or not JOB.allows(job.phase, type(event)):
             return False
@@ -99,7 +99,7 @@ class Commanding:
             self._out.append(i.Answer(outcome))
 
     def refusal(self, command: Command) -> Outcome | None:
-        """Return why a command is refused (unknown slot, repetition or outdated); None if it is accepted."""
+        """Return the outcome of a command that is not executed (unknown slot, repeated or outdated); None = execute."""
         if command.host != self.host or command.slot not in self.state.slots:
             reason = f"no slot {command.slot} on host {self.host}"
             return Outcome(command=command.id, outcome="refused", reason=reason)
@@ -137,7 +137,7 @@ class Commanding:
         return Outcome(command=command.id, outcome="accepted")
 
     def _deleted(self, job: str) -> bool:
-        """Return whether an earlier one of these commands deletes the job's input from the disk or the journal."""
+        """Return whether an earlier command of the same event deletes the job's input from the disk or the journal."""
         return i.DeleteFiles(job) in self._out or i.ForgetJob(job) in self._out
 
     def _assign(self, slot: str, action: AssignJob, input_here: bool, now_s: float) -> None:
@@ -153,7 +153,7 @@ class Commanding:
             self._out.append(i.GatherInput(job))
 
     def _evict(self, slot: str, action: EvictJob, progress: Mapping[str, float], now_s: float) -> None:
-        """Let go of an attempt and keep its input; an end stays an end."""
+        """Evict an attempt and keep its input; a completed attempt stays completed."""
         job = self.state.jobs.get(action.job)
         if job is None or job.slot != slot:
             return
@@ -174,7 +174,7 @@ class Commanding:
         self._wake(slot)
 
     def _load_ahead(self, slot: str, action: LoadFunction, now_s: float) -> None:
-        """Have a slot load ahead of jobs if nothing keeps it at this moment; afterwards it need not be of use."""
+        """Make a slot load a function ahead of jobs if it is idle; otherwise ignore the request, valid now only."""
         if self.state.slots[slot].state in (SlotState.EMPTY, SlotState.READY):
             self._slot(self.state.slots[slot], AheadWanted(action=action), now_s)
             self._wake(slot)

@@ -1,7 +1,7 @@
 """Events of an agent.
 
-An event carries facts that only its shell can see (is an input on the disk? how far is a computation?), so that the
-same events always lead to the same state and instructions.
+An event carries the facts that only the surrounding shell can observe (whether an input is on the disk, how far a
+computation is), so that the same events always lead to the same state and instructions.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from fpga_pool.model.messages.agents import Command, HoldSlot
 class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all events.
 
-    What an event changes is recorded in one transaction before it takes effect.
+    The changes of an event are recorded in one transaction before they take effect.
     """
 
-    #: Neither a kill nor a power loss may undo it.  Without: a power loss may, because a file, a repeat or the next
-    #: heartbeat says the same.
+    #: Whether the record must survive a power loss, too, not only a kill of the process.  If False, a power loss may
+    #: undo it, because a file, a repeated message or the next heartbeat contains the same information.
     durable: ClassVar[bool] = False
 
 
@@ -28,16 +28,16 @@ class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandsReceived(AgentEvent, frozen=True, kw_only=True):
-    """The owner of a shard gives commands."""
+    """The owner of a shard has sent commands."""
 
     durable = True
 
     shard: str
     epoch: int
     commands: tuple[Command, ...]
-    #: Those of the assigned jobs whose complete input an earlier attempt has left here.
+    #: The assigned jobs whose complete input is still on this host from an earlier attempt.
     inputs: frozenset[str] = frozenset()
-    #: Of running jobs that are to be evicted, the share of the work that is done.
+    #: Share of the work that is done, for running jobs that are to be evicted.
     progress: Mapping[str, float] = {}
 
 
@@ -45,7 +45,7 @@ class CommandsReceived(AgentEvent, frozen=True, kw_only=True):
 
 
 class StreamSeen(AgentEvent, frozen=True, kw_only=True):
-    """The input of an attempt is coming, with a token of it, from the source "address:port" that the token names."""
+    """The input of an attempt arrives with a valid token, from the source "address:port" that the token names."""
 
     job: str
     attempt: int
@@ -53,15 +53,15 @@ class StreamSeen(AgentEvent, frozen=True, kw_only=True):
 
 
 class InputArrived(AgentEvent, frozen=True, kw_only=True):
-    """The complete input of a job is in its file, checked and synced."""
+    """The complete input of a job is in its file, verified and synced to the disk."""
 
     job: str
-    #: Since its first byte came; None where that is not known, or all of it came at once.
+    #: Seconds since its first byte arrived; None if unknown, or if all of it arrived at once.
     took_s: float | None = None
 
 
 class InputUnavailable(AgentEvent, frozen=True, kw_only=True):
-    """The results that an attempt's input is made of are not what, or where, the pool said."""
+    """The results that make up an attempt's input are not what, or not where, the pool expected them to be."""
 
     durable = True
 
@@ -71,7 +71,7 @@ class InputUnavailable(AgentEvent, frozen=True, kw_only=True):
 
 
 class SmallInputsArrived(AgentEvent, frozen=True, kw_only=True):
-    """Complete inputs are here that are recorded together with this event."""
+    """The complete small inputs of these jobs have arrived; they are recorded together with this event."""
 
     durable = True
 
@@ -79,7 +79,7 @@ class SmallInputsArrived(AgentEvent, frozen=True, kw_only=True):
 
 
 class ResultsDelivered(AgentEvent, frozen=True, kw_only=True):
-    """Clients have the results of these attempts of jobs."""
+    """Clients have received the results of these attempts, each a job and an attempt number."""
 
     attempts: tuple[tuple[str, int], ...]
 
@@ -88,21 +88,21 @@ class ResultsDelivered(AgentEvent, frozen=True, kw_only=True):
 
 
 class SlotEvent(AgentEvent, frozen=True, kw_only=True):
-    """Base of the events from the executor of a slot, which executes one instruction after the other."""
+    """Base of the events from the executor of a slot, which executes instructions one after the other."""
 
     slot: str
 
 
 class SlotFree(SlotEvent, frozen=True, kw_only=True):
-    """The executor has nothing to do, and asks what comes next."""
+    """The executor has nothing to do and asks for its next instruction."""
 
 
 class Loaded(SlotEvent, frozen=True, kw_only=True):
-    """A function is loaded."""
+    """The function has been loaded."""
 
 
 class LoadRefused(SlotEvent, frozen=True, kw_only=True):
-    """There is no sound bitstream of the function; the slot is as it was before."""
+    """There is no valid bitstream of the function; the slot is unchanged."""
 
     durable = True
 
@@ -111,23 +111,23 @@ class LoadRefused(SlotEvent, frozen=True, kw_only=True):
 
 
 class LoadFailed(SlotEvent, frozen=True, kw_only=True):
-    """The slot failed while it was loaded."""
+    """The slot failed during a load."""
 
     reason: str
 
 
 class Scrubbed(SlotEvent, frozen=True, kw_only=True):
-    """The memory is clear."""
+    """The memory of the slot has been cleared."""
 
 
 class ScrubFailed(SlotEvent, frozen=True, kw_only=True):
-    """The memory could not be cleared."""
+    """The memory of the slot could not be cleared."""
 
     reason: str
 
 
 class ComputationEnded(SlotEvent, frozen=True, kw_only=True):
-    """An attempt is computed; its result is on this host, not durable yet."""
+    """An attempt has been computed; its result is on this host, but not durable yet."""
 
     job: str
     attempt: int
@@ -146,22 +146,22 @@ class ComputationFailed(SlotEvent, frozen=True, kw_only=True):
     code: str
     message: str
     retryable: bool
-    #: The slot itself failed, or its memory was to be cleared and could not be.
+    #: The slot itself failed, or its memory could not be cleared as required.
     slot_failed: bool = False
 
 
 class ComputationOverdue(SlotEvent, frozen=True, kw_only=True):
-    """A computation takes longer than its limit."""
+    """A computation has exceeded its time limit."""
 
     job: str
     attempt: int
 
 
 class CardSeen(SlotEvent, frozen=True, kw_only=True):
-    """The executor has checked an idle slot, by itself or on command."""
+    """The executor has checked an idle slot, on its own initiative or on command."""
 
     present: bool
-    #: What is loaded; "" = nothing.
+    #: The loaded function; "" = none.
     function: str = ""
     reason: str = ""
 
@@ -170,41 +170,41 @@ class CardSeen(SlotEvent, frozen=True, kw_only=True):
 
 
 class EndsDue(AgentEvent, frozen=True, kw_only=True):
-    """The ends of jobs that have come are to be recorded now."""
+    """It is time to record the job ends that wait for it."""
 
     durable = True
 
 
 class EndsRecorded(AgentEvent, frozen=True, kw_only=True):
-    """What `EndsDue` said is durable."""
+    """The ends of these jobs, recorded because of `EndsDue`, are durable in the journal."""
 
     jobs: tuple[HeldJob, ...]
 
 
 class EndsLost(AgentEvent, frozen=True, kw_only=True):
-    """What `EndsDue` said could not be made durable, as when the disk is full."""
+    """The ends of these jobs could not be recorded at `EndsDue`, for example because the disk is full."""
 
     jobs: tuple[HeldJob, ...]
 
 
 class TimePassed(AgentEvent, frozen=True, kw_only=True):
-    """It is time to look at what lasts for a limited time only."""
+    """Some time has passed: results whose retention has ended are to be deleted."""
 
 
 class Restarted(AgentEvent, frozen=True, kw_only=True):
-    """The agent starts, with what its journal holds."""
+    """The agent starts, with the content of its journal."""
 
     durable = True
 
     jobs: tuple[HeldJob, ...] = ()
-    #: By slot, for whom it is kept, and whether it was ready.
+    #: By slot: the command that holds it for an instance, and whether it was ready.
     holds: Mapping[str, tuple[HoldSlot, bool]] = {}
-    #: By slot, epoch and sequence of the last command.
+    #: By slot: epoch and sequence of the last command.
     fences: Mapping[str, tuple[int, int]] = {}
-    #: By shard.
+    #: By shard: the latest epoch of commands.
     epochs: Mapping[str, int] = {}
-    #: Identities of executed commands, the oldest first.
+    #: Ids of executed commands, oldest first.
     executed: tuple[str, ...] = ()
-    #: Jobs whose complete input is here, and jobs whose result is.
+    #: Jobs whose complete input is on this host, and jobs whose result is.
     inputs: frozenset[str] = frozenset()
     results: frozenset[str] = frozenset()

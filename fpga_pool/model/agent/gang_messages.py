@@ -13,17 +13,17 @@ from fpga_pool.model.messages.gangs import GangReport
 
 @dataclass(frozen=True, slots=True)
 class ProcessesRestored:
-    """The agent starts, with what its journal holds."""
+    """The agent starts, with the processes in its journal."""
 
     processes: tuple[HeldProcess, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CommandReceived:
-    """The owner of the shard gives a command for a processor."""
+    """The owner of the shard has sent a command for a processor."""
 
     command: Command
-    #: This very command was executed before.
+    #: The same command was executed before.
     repeated: bool
     #: Epoch and sequence of the last command executed on the processor.
     fence: tuple[int, int]
@@ -31,21 +31,21 @@ class CommandReceived:
 
 @dataclass(frozen=True, slots=True)
 class GuestsSeen:
-    """All guests of gangs on this host, at one moment."""
+    """All guests of gangs on this host were observed at the same time."""
 
     guests: Mapping[Key, Running]
 
 
 @dataclass(frozen=True, slots=True)
 class GuestLaunched:
-    """What `LaunchGuest` asked for is done."""
+    """A `LaunchGuest` or `FinishLaunch` instruction has been carried out."""
 
     key: Key
 
 
 @dataclass(frozen=True, slots=True)
 class GuestRefused:
-    """A guest cannot be launched, now or later."""
+    """A guest cannot be launched, and a retry would not help."""
 
     key: Key
     message: str
@@ -53,7 +53,7 @@ class GuestRefused:
 
 @dataclass(frozen=True, slots=True)
 class GuestEnded:
-    """What `EndGuest` asked for is done."""
+    """An `EndGuest` instruction has been carried out."""
 
     key: Key
 
@@ -61,13 +61,13 @@ class GuestEnded:
 ProcessesEvent = ProcessesRestored | CommandReceived | GuestsSeen | GuestLaunched | GuestRefused | GuestEnded
 
 
-# Instructions: what is recorded is, before anything else of the same event is done; what fails is left to the next
-# `GuestsSeen` ----------------------------------------------------------------------------------------------------
+# Instructions: `Record` is carried out before the others of the same event; if an instruction fails, the next
+# `GuestsSeen` leads to another attempt ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Make durable, in one transaction, what the event has changed, and what is reported of it."""
+    """Make the changes of the event and the reports on them durable, in one transaction."""
 
     #: The command that was executed.
     command: Command | None = None
@@ -85,7 +85,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class LaunchGuest:
-    """Launch a guest, and remove the memory that it has gone on from: GuestLaunched or GuestRefused."""
+    """Launch a guest, and remove the saved memory that it resumed from.  Answer: GuestLaunched or GuestRefused."""
 
     spec: ProcessSpec
     processor: int
@@ -94,7 +94,7 @@ class LaunchGuest:
 
 @dataclass(frozen=True, slots=True)
 class FinishLaunch:
-    """Remove the memory that a guest has gone on from which is there already: GuestLaunched."""
+    """Remove the saved memory that a guest that exists already has resumed from.  Answer: GuestLaunched."""
 
     key: Key
     saved: str
@@ -102,7 +102,7 @@ class FinishLaunch:
 
 @dataclass(frozen=True, slots=True)
 class EndGuest:
-    """End a guest, whatever it does, and remove the memory that it was to go on from, if any: GuestEnded."""
+    """End a guest in any state, and remove the saved memory that it was to resume from, if any.  Answer: GuestEnded."""
 
     key: Key
     saved: str = ""
@@ -110,14 +110,14 @@ class EndGuest:
 
 @dataclass(frozen=True, slots=True)
 class SaveGuest:
-    """Begin to stop a guest so that it can go on elsewhere."""
+    """Begin to save a guest, so that it can resume on another processor."""
 
     key: Key
 
 
 @dataclass(frozen=True, slots=True)
 class MoveGuest:
-    """Put a guest into another tier of its processor."""
+    """Move a guest to another tier of its processor."""
 
     key: Key
     tier: Tier
@@ -125,14 +125,14 @@ class MoveGuest:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGuest:
-    """Forget a guest that is saved; its memory stays."""
+    """Forget a saved guest; its saved memory stays."""
 
     key: Key
 
 
 @dataclass(frozen=True, slots=True)
 class DiscardMemory:
-    """Remove a saved memory that is not resumed from; if that fails, it is swept when it is old."""
+    """Remove a saved memory that no guest will resume from; if that fails, it is removed later because of its age."""
 
     saved: str
 

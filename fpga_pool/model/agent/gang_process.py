@@ -1,4 +1,4 @@
-"""The life of a gang's process on its host, from the launch of its guest to its end, as a transition table."""
+"""Life cycle of a gang's process on its host, from the launch of its guest to its end, as a transition table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from fpga_pool.model.messages.gangs import (
 )
 from fpga_pool.model.values import changed, shared
 
-# ---- What is launched, and what a host observes of it
+# ---- Specification of a process, and its observed state
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,14 +42,14 @@ class ProcessSpec:
     """Specification of a process to launch."""
 
     key: Key
-    #: Processes of the gang.
+    #: Number of processes of the gang.
     processes: int
-    #: Share of a processor that it uses on one of its own, and how long it computes there.
+    #: Share of a dedicated processor that it uses, and its computation time there.
     cpu_usage: float
     work_s: float
-    #: What it has done already, where it goes on.
+    #: Computation time done before, from which it resumes.
     done_s: float = 0.0
-    #: Image of its guest, "" = the host's default, and the command passed to it.
+    #: Image of its guest ("" = the host's default), and the command passed to it.
     image: str = ""
     command: str = ""
     #: The saved memory from which it resumes, as reported in `Running.saved`; "" = it starts from the beginning.
@@ -60,34 +60,34 @@ class Phase(Enum):
     """Observed phase of a launched process."""
 
     RUNNING = "running"
-    #: It is on its way out, with what it has done.
+    #: It is being saved, including its progress.
     SAVING = "saving"
-    #: It does not run any more, and can go on elsewhere.
+    #: It has stopped, and can resume on another processor.
     SAVED = "saved"
-    #: It has done its work.
+    #: It has completed its work.
     EXITED = "exited"
-    #: It has died, or cannot be saved: `Running.reason` has the reason.
+    #: It has died or cannot be saved; see `Running.reason`.
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A process as observed."""
+    """Observed state of a process."""
 
     phase: Phase
     processor: int
-    #: None = it was launched and is in no tier yet.
+    #: None = it was launched but is not in a tier yet.
     tier: Tier | None
-    #: What it had done at a moment (UTC seconds of the pool), in seconds on a dedicated processor, and its rate since;
-    #: both change only when its rate does.
+    #: Progress at `progress_at` (UTC seconds of the pool), in seconds on a dedicated processor, and its rate since
+    #: then; both change only when the rate changes.
     done_s: float
     rate: float
     progress_at: float
-    #: CPU time it has used.
+    #: CPU time used.
     cpu_s: float
-    #: Name of its memory where it is saved; "" = what it has done is all there is.
+    #: Name of its saved memory; "" = only its progress is saved.
     saved: str = ""
-    #: Why it has failed.
+    #: Reason of the failure.
     reason: str = ""
 
 
@@ -97,11 +97,11 @@ class Running:
 class Goal(StrEnum):
     """Goal of the agent for a process."""
 
-    #: It is to be launched; nothing has been seen of it.
+    #: It is to be launched; its guest has not been seen yet.
     LAUNCH = "launch"
-    #: It was launched, and is to run: if nothing is seen of it, it has died.
+    #: It was launched and is to run; if its guest is not seen, it has died.
     RUN = "run"
-    #: It is to be saved: before it was launched, or when it ran.
+    #: It is to be saved: before its launch was known, or while it runs.
     SAVE_UNSEEN = "save unseen"
     SAVE = "save"
     STOP = "stop"
@@ -112,15 +112,15 @@ class HeldProcess:
     """A process that an agent holds."""
 
     processor: str
-    #: What it was launched with; its tier is the one that it is to be in now.
+    #: Command that launched it; its `tier` is updated to the tier in which the process is to be now.
     launch: LaunchProcess
     goal: Goal = Goal.LAUNCH
-    #: What is reported when nothing of its guest is left; found again after a restart.
+    #: Report to send when nothing of its guest is left; determined again after a restart.
     farewell: GangReport | None = None
 
     @property
     def key(self) -> Key:
-        """Which process it is."""
+        """Identity of the process."""
         return Key(self.launch.gang, self.launch.index, self.launch.attempt)
 
     @property
@@ -130,15 +130,15 @@ class HeldProcess:
 
     @property
     def spec(self) -> ProcessSpec:
-        """What its guest is launched with."""
+        """Specification for the launch of its guest."""
         return ProcessSpec(key=self.key, **shared(self.launch, ProcessSpec))
 
     def to(self, goal: Goal) -> "HeldProcess":
-        """Return it with another goal."""
+        """Return a copy with another goal."""
         return replace(self, goal=goal)
 
 
-# What a look at the guests says of one process -------------------------------------------------------------------
+# Events from the observation of the guests, for one process -----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class SeenSaved:
 
 @dataclass(frozen=True, slots=True)
 class SeenExited:
-    """Its guest has done its work."""
+    """Its guest has completed its work."""
 
     guest: Running
 
@@ -183,16 +183,16 @@ _SIGHTS: dict[Phase, type[SeenAlive | SeenSaved | SeenExited | SeenFailed]] = {
 
 
 def sight(guest: Running | None) -> Sight:
-    """Return the event that follows for a process from the observed state of its guest."""
+    """Return the event for a process from the observed state of its guest; None = it has no guest."""
     return Unseen() if guest is None else _SIGHTS.get(guest.phase, SeenAlive)(guest)
 
 
-# What becomes of it ----------------------------------------------------------------------------------------------
+# Other events, and actions ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """Its guest was launched, and has gone on from its saved memory if there was one."""
+    """Its guest was launched, and has resumed from its saved memory if there was one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +206,12 @@ class Step(StrEnum):
     """Action on the guest of a process."""
 
     NOTHING = "nothing"
-    #: Nothing of it may be left; `HeldProcess.farewell` is reported then.
+    #: End the guest; when nothing of it is left, `HeldProcess.farewell` is reported.
     END = "end"
     SAVE = "save"
-    #: The process is over, which is reported; its guest is ended, or, where it is saved, left, afterwards.
+    #: Report that the process is over; then end the guest, or leave it if it is saved.
     LET_GO = "let go"
-    #: The guest is there, though that was not recorded.
+    #: Complete a launch that was not recorded: the guest exists already.
     FINISH_LAUNCH = "finish launch"
 
 
@@ -253,7 +253,7 @@ def _to_stop(held: HeldProcess, event: StopProcess, now_s: float) -> Outcome:
 
 
 def _launched(held: HeldProcess, event: Launched, now_s: float) -> Outcome:
-    # What a command has made of it meanwhile stays so.
+    # A goal that a command has set in the meantime is kept.
     goals = {Goal.LAUNCH: Goal.RUN, Goal.SAVE_UNSEEN: Goal.SAVE}
     return held.to(goals.get(held.goal, held.goal)), Step.NOTHING
 
@@ -268,7 +268,7 @@ def _stop(held: HeldProcess, event: Sight, now_s: float) -> Outcome:
 
 
 def _gone(held: HeldProcess, event: Unseen, now_s: float) -> Outcome:
-    # Its saved memory may be there, and goes with it.
+    # The memory that it was to resume from may still exist; ending the guest removes it.
     failed = ProcessFailed(**_reported(held, event, now_s), message="its guest no longer exists")
     return replace(held, farewell=failed), Step.END
 
@@ -279,12 +279,13 @@ def _failed(held: HeldProcess, event: SeenFailed, now_s: float) -> Outcome:
 
 
 def _exited(held: HeldProcess, event: SeenExited, now_s: float) -> Outcome:
-    # Reported first: without its guest it would look as if it had died.
+    # Reported before the guest is ended: a process without a guest would be taken for dead.
     return replace(held, farewell=ProcessExited(**_reported(held, event, now_s))), Step.LET_GO
 
 
 def _passed_on(held: HeldProcess, event: Unseen, now_s: float) -> Outcome:
-    # Its guest may have been asked for: it leaves what it came with once none can come to be any more.
+    # The launch of its guest may be under way.  When it is certain that no guest will appear, the process is reported
+    # as saved with the progress and memory that it came with.
     launch = held.launch
     saved = ProcessSaved(**_reported(held, event, now_s), done_s=launch.done_s, saved=launch.saved)
     return replace(held, farewell=saved), Step.END
@@ -328,7 +329,7 @@ _RULES: dict[tuple[Goal, type], Rule] = {
 
 
 def transition(held: HeldProcess, event: object, now_s: float) -> Outcome:
-    """Return a process after an event at `now_s`, and the instructions for its guest.
+    """Return a process after an event at `now_s`, and the action on its guest.
 
     Raises
     ------
@@ -343,5 +344,5 @@ def transition(held: HeldProcess, event: object, now_s: float) -> Outcome:
 
 
 def started(held: HeldProcess, now_s: float) -> ProcessStarted:
-    """Return the report that a process runs."""
+    """Return the report that a process has started."""
     return ProcessStarted(**about(held.key, now_s))

@@ -1,7 +1,7 @@
-"""The processes of gangs on one host as a state machine: events in, instructions out; no I/O, no clock, no thread.
+"""The processes of gangs on one host as a state machine: events to instructions, without I/O, clock or threads.
 
-`handle` is the one entry point.  The service (`services.agent.processes`) and the simulated host (`sim.gangs.host`)
-feed it with what happens, and carry out what it says.
+`handle` is the only entry point.  The service (`services.agent.processes`) and the simulated host (`sim.gangs.host`)
+feed it with events and carry out the instructions.
 """
 
 from collections import Counter
@@ -62,23 +62,23 @@ Handled = tuple["ProcessesState", tuple[ProcessesInstruction, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessesState:
-    """What an agent knows of the processes of gangs on its host."""
+    """State of an agent for the processes of gangs on its host."""
 
-    #: Processors that the host gives to gangs: name to number.
+    #: Numbers of the processors that the host offers to gangs, by name.
     processors: Mapping[str, int]
-    #: In the order in which they were commanded.
+    #: Processes that the agent holds, in the order of their commands.
     held: Mapping[Key, HeldProcess] = field(default_factory=dict)
-    #: The guests, as they were last seen.
+    #: The guests as they were last observed.
     seen: Mapping[Key, Running] = field(default_factory=dict)
 
     @property
     def withdrawn(self) -> dict[str, int]:
-        """Processors, with their numbers, that gangs have and that the host does not give to them any more."""
+        """Numbers of the processors that gangs still use but the host no longer offers to gangs, by name."""
         had = {held.processor for held in self.held.values()} - self.processors.keys()
         return {name: int(name.rpartition("/")[2]) for name in sorted(had)}
 
     def takes(self, name: str) -> bool:
-        """Return whether commands to a processor are for this host: it gives it to gangs, or a gang still has it."""
+        """Return whether the host accepts commands for a processor: it offers it to gangs, or a gang still uses it."""
         return name in self.processors or name in self.withdrawn
 
     def observed_processors(self, fences: Mapping[str, tuple[int, int]]) -> tuple[ObservedProcessor, ...]:
@@ -106,7 +106,7 @@ class ProcessesState:
         return replace(self, held={**self.held, held.key: held})
 
     def without(self, key: Key) -> "ProcessesState":
-        """Return it without a process."""
+        """Return the state without a process."""
         return replace(self, held={other: held for other, held in self.held.items() if other != key})
 
 
@@ -146,7 +146,7 @@ def handle(state: ProcessesState, event: ProcessesEvent, now_s: float) -> Handle
 
 
 def _command(state: ProcessesState, event: CommandReceived, now_s: float) -> Handled:
-    """Execute a command, once; a repeat is answered, a late one is refused."""
+    """Execute a command once: a repeated one is only answered, an outdated one is refused."""
     command = event.command
     if event.repeated:
         return state, (Answer(Outcome(command=command.id, outcome="repeated")),)
@@ -181,7 +181,7 @@ def _act(state: ProcessesState, command: Command, action: GangAction, now_s: flo
 
 
 def _look(state: ProcessesState, now_s: float) -> Handled:
-    """Reconcile observed with desired processes; those that end make room for others at the next check."""
+    """Reconcile the observed with the desired processes; the places of ending ones are filled at the next check."""
     instructions: list[ProcessesInstruction] = [
         _drop(key, guest) for key, guest in state.seen.items() if key not in state.held
     ]
@@ -193,15 +193,15 @@ def _look(state: ProcessesState, now_s: float) -> Handled:
 
 
 def _drop(key: Key, guest: Running) -> GuestInstruction:
-    """Return the action for an unknown guest.
+    """Return the action for a guest whose process is not held.
 
-    The scheduler knows a saved one, as it was reported before it was forgotten.
+    A saved guest is left alone: it was reported before the agent forgot it, so the scheduler knows it.
     """
     return LeaveGuest(key) if guest.phase is Phase.SAVED else EndGuest(key)
 
 
 def _look_at(state: ProcessesState, held: HeldProcess, now_s: float) -> Handled:
-    if held.farewell is not None:  # what was to be done then has failed
+    if held.farewell is not None:  # the instruction before the report has failed
         held = replace(held, farewell=None)
         state = state.with_held(held)
     after, step = transition(held, sight(state.seen.get(held.key)), now_s)
@@ -226,7 +226,7 @@ def _look_at(state: ProcessesState, held: HeldProcess, now_s: float) -> Handled:
 
 
 def _unwanted(held: HeldProcess) -> str:
-    """Return the memory that a process was to go on from, unless it is passed on; "" = none."""
+    """Return the memory that a process was to resume from, unless it is reported as saved again; "" = none."""
     saved, farewell = held.launch.saved, held.farewell
     return "" if isinstance(farewell, ProcessSaved) and farewell.saved == saved else saved
 
@@ -237,7 +237,7 @@ def _forget(state: ProcessesState, held: HeldProcess) -> Handled:
 
 
 def _fill(state: ProcessesState, now_s: float) -> Handled:
-    """Launch processes, and put them where they are to be, as far as their places are free."""
+    """Launch processes and move them to their desired tiers, as far as these places are free."""
     taken = Counter[Place]((guest.processor, guest.tier) for guest in state.seen.values())
     instructions: list[ProcessesInstruction] = []
     for held in list(state.held.values()):
@@ -262,7 +262,7 @@ def _fill(state: ProcessesState, now_s: float) -> Handled:
 
 
 def _exchanges(state: ProcessesState, held: HeldProcess, guest: Running) -> bool:
-    """Return whether the process in the target tier of a process is to move to the tier of that process."""
+    """Return whether a process and the one in its target tier are to exchange their tiers."""
     others = [
         state.held.get(key)
         for key, other in state.seen.items()

@@ -1,7 +1,7 @@
 """Instructions of an agent, in the order of their execution.
 
-Three kinds: what is recorded (all of one event in one transaction, before anything else is carried out), what the
-executor of a slot does (one after the other; each but the guest's is answered by an event), and the rest.
+There are three kinds: records (all of one event in one transaction, before its other instructions), instructions for
+the executor of a slot (executed one after the other; all but those on guest use are answered by an event), and others.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,74 +24,74 @@ class Instruction(msgspec.Struct, frozen=True):
 
 
 class RecordInstruction(Instruction, frozen=True):
-    """Base of what is recorded."""
+    """Base of the instructions to record something."""
 
 
 class KeepEpoch(RecordInstruction, frozen=True):
-    """Commands for this shard come from the owner of this epoch."""
+    """Record the latest epoch of a shard: only commands of this or a later epoch are accepted."""
 
     shard: str
     epoch: int
 
 
 class KeepCommand(RecordInstruction, frozen=True):
-    """A command was executed: its slot refuses older ones, a repeat is answered."""
+    """Record that a command was executed, so that older ones of its slot are refused and a repeat is only answered."""
 
     command: Command
 
 
 class KeepJob(RecordInstruction, frozen=True):
-    """A job is held as this."""
+    """Record the state of a held job."""
 
     job: HeldJob
 
 
 class ForgetJob(RecordInstruction, frozen=True):
-    """A job is not held any more, nor its recorded input and result."""
+    """Remove the record of a job, with its recorded input and result."""
 
     job: str
 
 
 class KeepEviction(RecordInstruction, frozen=True):
-    """A job is EVICTED, unless its end is recorded already; an end that is recorded later replaces this."""
+    """Record a job as EVICTED, unless its end is recorded already; an end that is recorded later replaces this."""
 
     job: str
     done: float
 
 
 class KeepInput(RecordInstruction, frozen=True):
-    """The small input of a job is recorded, which came with the event."""
+    """Record the small input of a job, which came with the event."""
 
     job: str
 
 
 class KeepResult(RecordInstruction, frozen=True):
-    """The result of an ended job becomes durable: recorded if it is small, else its file under its final name."""
+    """Make the result of an ended job durable: record a small one, give the file of a large one its final name."""
 
     job: HeldJob
 
 
 class KeepHold(RecordInstruction, frozen=True):
-    """A slot is kept for an instance."""
+    """Record that a slot is held for an instance."""
 
     slot: str
     hold: Hold
 
 
 class ForgetHold(RecordInstruction, frozen=True):
-    """A slot is no longer reserved for an instance."""
+    """Remove the record that a slot is held for an instance."""
 
     slot: str
 
 
 class Report(RecordInstruction, frozen=True):
-    """Send a report to the pool, at least once."""
+    """Record a report, and send it to the pool at least once."""
 
     report: ReportMessage
 
 
 class ReportLater(RecordInstruction, frozen=True):
-    """Send a report, recorded with the next transaction: after a kill a running job is staged anyway."""
+    """Send a report; it is recorded with the next transaction only, as a running job is staged after a kill anyway."""
 
     report: ReportMessage
 
@@ -100,25 +100,25 @@ class ReportLater(RecordInstruction, frozen=True):
 
 
 class SlotInstruction(Instruction, frozen=True):
-    """Base of what the executor of a slot does."""
+    """Base of the instructions for the executor of a slot."""
 
     slot: str
 
 
 class LoadSlot(SlotInstruction, frozen=True):
-    """Load a function: Loaded, LoadRefused or LoadFailed."""
+    """Load a function.  Answer: Loaded, LoadRefused or LoadFailed."""
 
     function: str
 
 
 class ScrubSlot(SlotInstruction, frozen=True):
-    """Clear the memory: Scrubbed or ScrubFailed."""
+    """Clear the memory of the slot.  Answer: Scrubbed or ScrubFailed."""
 
 
 class Compute(SlotInstruction, frozen=True):
-    """Compute a job, on cleared memory if `scrub`: ComputationEnded or ComputationFailed.
+    """Compute a job, after clearing the memory if `scrub`.  Answer: ComputationEnded or ComputationFailed.
 
-    If it takes longer than the limit, ComputationOverdue in between.
+    If it exceeds the time limit, the executor sends ComputationOverdue before that.
     """
 
     job: HeldJob
@@ -137,7 +137,7 @@ class EndGuestUse(SlotInstruction, frozen=True):
 
 
 class LookAtCard(SlotInstruction, frozen=True):
-    """Look at the slot after a while: CardSeen; a WakeSlot ends the wait."""
+    """Check the slot after a delay, which a WakeSlot ends.  Answer: CardSeen."""
 
     after_s: float
 
@@ -152,13 +152,13 @@ class Answer(Instruction, frozen=True):
 
 
 class WakeSlot(Instruction, frozen=True):
-    """There may be something to do for an executor that has nothing to do: SlotFree."""
+    """Wake an idle executor, as there may be something to do.  Answer: SlotFree."""
 
     slot: str
 
 
 class StopComputation(Instruction, frozen=True):
-    """Stop what a slot computes, if that is still this attempt."""
+    """Stop the computation of a slot if it still computes this attempt."""
 
     slot: str
     job: str
@@ -166,17 +166,17 @@ class StopComputation(Instruction, frozen=True):
 
 
 class RecordEnds(Instruction, frozen=True):
-    """An end, and its slot's state, wait to be recorded: EndsDue, soon; several may be recorded together."""
+    """Send EndsDue soon: an end and its slot's state wait to be recorded, perhaps together with others."""
 
 
 class GatherInput(Instruction, frozen=True):
-    """Make the input of a job from the results that are its sources: InputArrived or InputUnavailable."""
+    """Assemble the input of a job from the results that are its sources.  Answer: InputArrived or InputUnavailable."""
 
     job: HeldJob
 
 
 class Settle(Instruction, frozen=True):
-    """Notify the waiters for the end of a job: its result if `code` is "", otherwise the reason of the failure."""
+    """Notify those that wait for the end of a job: of its result if `code` is "", otherwise of the failure."""
 
     job: str
     code: str = ""
@@ -190,7 +190,7 @@ class DeleteFiles(Instruction, frozen=True):
 
 
 class DeleteInput(Instruction, frozen=True):
-    """Delete the input of a job that is complete."""
+    """Delete the input of a completed job."""
 
     job: str
 
@@ -206,20 +206,20 @@ class DeleteStrays(Instruction, frozen=True):
     """Delete the files of all jobs that are not held."""
 
 
-# ---- The one mechanism behind the transition tables of an agent
+# ---- Transition tables of an agent
 
 T = TypeVar("T")
 
-#: A rule gets the object, the event and the time; it returns the changed object (None = it is gone), and what is to
-#: be done.
+#: A rule gets the object, the event and the time; it returns the changed object (None = it is removed) and the
+#: instructions.
 AgentRule = Callable[[T, Any, float], tuple[T | None, list[Instruction]]]
 
 
 class AgentTable(Generic[T]):
-    """Which event does what in which state; any other pair is an InvalidTransition."""
+    """Rules by state and event; any other pair raises InvalidTransition."""
 
     def __init__(self, noun: str, state: str, name: str, rules: Mapping[tuple[Any, type], AgentRule[T]]) -> None:
-        """`state` and `name` are the attributes of the object that hold these."""
+        """`state` and `name` are the attributes that contain the state and the name of an object."""
         self.noun = noun
         self.rules = rules
         self.state_field = state

@@ -1,7 +1,7 @@
-"""The life of a job on its agent: from the command that assigns it to the moment when nothing of it is left here.
+"""Life cycle of a job on its agent, from the command that assigns it until nothing of it is left on the host.
 
-An attempt that the pool has given up may still compute while the next one waits, here or on another slot: it is the
-slot that knows of it then, not the job.
+An attempt that the pool has given up may still compute while the next one waits, on the same or another slot.  Only
+the slot tracks it then, not the job.
 """
 
 from typing import Any
@@ -43,11 +43,11 @@ Outcome = tuple[HeldJob | None, list[Instruction]]
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """Its slot computes it from now on."""
+    """Its slot has begun to compute it."""
 
 
 class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """It cannot be computed here."""
+    """The attempt cannot be computed on this host."""
 
     code: str
     message: str
@@ -55,21 +55,21 @@ class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evicted(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool takes it off its slot, and counts this share of the work as done."""
+    """The pool evicts it from its slot, and counts this share of the work as done."""
 
     done: float
 
 
 class Replaced(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool gives it to this host again, as another attempt."""
+    """The pool has assigned it to this host again, as another attempt."""
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
-    """A client has the result."""
+    """A client has received the result."""
 
 
 class RetentionEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The result was not fetched in time, or it is lost."""
+    """The result was not fetched in time, or is lost."""
 
 
 def about(job: HeldJob, now_s: float) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _retimed(job: HeldJob, event: RetimeJob, now_s: float) -> Outcome:
 
 
 def _begun(job: HeldJob, event: Begun, now_s: float) -> Outcome:
-    # Not recorded: what was running is staged after a restart, and starts again.
+    # Not recorded: after a restart a running job is staged, and starts again.
     return job.at(Phase.RUNNING), [ReportLater(JobStarted(**about(job, now_s)))]
 
 
@@ -123,25 +123,25 @@ def _evicted(job: HeldJob, event: Evicted, now_s: float) -> Outcome:
 
 
 def _evicted_at_end(job: HeldJob, event: Evicted, now_s: float) -> Outcome:
-    """Let an end be an end, unless it is lost."""
+    """Note the eviction of a job that has ended; it takes effect only if its end is lost."""
     return changed(job, evicted_done=event.done), [KeepEviction(job.uuid, event.done)]
 
 
 def _replaced(job: HeldJob, event: Replaced, now_s: float) -> Outcome:
-    # A waiter for the end of this attempt must not get the end of the next one.
+    # Clients that wait for the end of this attempt must not be notified of the end of the next one.
     settle = Settle(job.uuid, "fpga_pool.released", "the job was assigned to this host again")
     return None, [*_stop(job), settle]
 
 
 def _released(job: HeldJob, event: ReleaseJob, now_s: float) -> Outcome:
-    # While it computes its slot uses the files, and they are deleted when it has stopped.
+    # While the job computes, its slot uses the files; they are deleted when the computation has stopped.
     files: list[Instruction] = [] if job.phase is Phase.RUNNING else [DeleteFiles(job.uuid)]
     settle = Settle(job.uuid, "fpga_pool.released", "the job was withdrawn from this host")
     return None, [ForgetJob(job.uuid), Report(JobReleased(**about(job, now_s))), *_stop(job), *files, settle]
 
 
 def _stop(job: HeldJob) -> list[Instruction]:
-    """Return what ends the attempt's computation, or removes what has come of it."""
+    """Return the instructions that stop the attempt's computation, or delete its output."""
     if job.phase is Phase.RUNNING:
         return [StopComputation(job.slot, job.uuid, job.attempt)]
     return [DeleteOutput(job.uuid, job.attempt)] if job.phase is Phase.ENDED else []
@@ -153,7 +153,7 @@ def _recorded(job: HeldJob, event: EndsRecorded, now_s: float) -> Outcome:
 
 
 def _lost(job: HeldJob, event: EndsLost, now_s: float) -> Outcome:
-    """Compute it again, as its end was not reported; or release it, if it was evicted meanwhile."""
+    """Compute the job again, as its end was not reported; if it was evicted in the meantime, evict it."""
     if job.evicted_done is not None:
         evicted = changed(job, phase=Phase.EVICTED, compute_s=0.0, result_bytes=None, result_sha256="")
         return evicted, [DeleteOutput(job.uuid, job.attempt)]

@@ -1,4 +1,4 @@
-"""The machine: every event that an agent knows goes in here, and every instruction comes from here."""
+"""The state machine of an agent: it handles all events, and returns all instructions."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -29,16 +29,16 @@ from fpga_pool.model.messages.agents import FlowSeen, JobEvicted, JobFinished, O
 from fpga_pool.model.objects.pool import CPU, SlotState
 from fpga_pool.model.values import changed
 
-#: How long a slot lets another one of its card begin to load first whose executor does not ask.
+#: How long a slot lets an earlier one of its card begin its load first if the executor of that one does not ask.
 LONGEST_TURN_S = 0.05
-#: Events that are listed if a transition is not possible.
+#: Number of events listed in the error if a transition is not possible.
 HISTORY_LENGTH = 20
 
 
 class Agent(Commanding):
     """The agent of one host.
 
-    `slots` say what does not change of each slot, and what is loaded there at the start.
+    `slots` contain the constant properties of each slot, and the function that is loaded at the start.
     """
 
     def __init__(self, host: str, slots: Iterable[ObservedSlot], parameters: AgentParameters | None = None) -> None:
@@ -80,14 +80,14 @@ class Agent(Commanding):
         }
 
     def handle(self, event: e.AgentEvent, now_s: float) -> list[i.Instruction]:
-        """Change the state by an event at `now_s`, UTC seconds of the pool; return the instructions.
+        """Update the state by an event at `now_s`, UTC seconds of the pool; return the instructions.
 
         Raises
         ------
         StaleEpoch
-            Commands of an owner that was replaced; nothing has changed.
+            If the commands are from an owner that was replaced; the state is unchanged.
         InvalidTransition
-            The event is impossible in this state; nothing has changed.
+            If the event is not possible in this state; the state is unchanged.
 
         """
         self.state.keep()
@@ -108,13 +108,13 @@ class Agent(Commanding):
         return [*self._out, *(i.WakeSlot(slot) for slot in self._wakes)]
 
     def undo(self) -> None:
-        """Undo the last event: its changes could not be recorded."""
+        """Undo the last event, because its changes could not be recorded."""
         self.state.undo()
 
-    # What can be seen -------------------------------------------------------------------------------------------
+    # Observed state ---------------------------------------------------------------------------------------------
 
     def observed_slots(self) -> tuple[ObservedSlot, ...]:
-        """Return all slots as they are now."""
+        """Return the current state of all slots."""
         return tuple(self._observed_slot(facts) for facts in self._facts.values())
 
     def _observed_slot(self, facts: ObservedSlot) -> ObservedSlot:
@@ -125,9 +125,9 @@ class Agent(Commanding):
         return changed(facts, **known, sequence=sequence, epoch=epoch, instance=instance)
 
     def observed_jobs(self, received_bytes: Callable[[str], int], now_s: float) -> tuple[ObservedJob, ...]:
-        """Return all jobs held, and how far those inputs are that do not move as planned.
+        """Return all held jobs, with the progress of inputs that do not move as planned.
 
-        `received_bytes` says how much of a job's incomplete input is here.
+        `received_bytes` returns how much of a job's incomplete input has arrived.
         """
         return tuple(
             ObservedJob(
@@ -176,10 +176,10 @@ class Agent(Commanding):
         """Decide what a slot does next."""
         slot, hold = self.state.slots[event.slot], self.state.holds.get(event.slot)
         if not slot.asks:
-            SLOT.transition(slot, event, now_s)  # lists what is possible
+            SLOT.transition(slot, event, now_s)  # raises InvalidTransition with the possible events
         ahead, wanted = slot.ahead, None
         if ahead is not None:
-            # It is for this moment, or for nothing.
+            # The request to load ahead is valid now only.
             slot = self._slot(slot, AheadWanted(action=None), now_s)
             wanted = ahead.function if ahead.replaces == slot.function else None
         if slot.activity is Activity.RESTING:
@@ -195,7 +195,7 @@ class Agent(Commanding):
             self._work(slot, wanted, now_s)
 
     def _keep(self, slot: AgentSlot, hold: Hold, now_s: float) -> None:
-        """Let the instance use the slot, once it is scrubbed and loaded."""
+        """Scrub and load the slot for the instance that holds it, or let the instance use it if that is done."""
         if not hold.ready or (slot.state, slot.function) != (SlotState.READY, hold.action.function):
             self._hold(slot.name, PreparationBegan(slot=slot.name), now_s)
             self._slot(slot, PreparationBegun(hold=hold.action), now_s)
@@ -227,9 +227,9 @@ class Agent(Commanding):
         return next_action(queue, slot.function or None, ahead)
 
     def _waits_for_turn(self, slot: AgentSlot, now_s: float) -> bool:
-        """Return whether an earlier slot of the card is to begin its load first: its executor will ask in a moment.
+        """Return whether an earlier slot of the card should begin its load first: its executor will ask in a moment.
 
-        One whose executor is held up is not waited for any longer.
+        If that executor is delayed, the slot does not wait longer than LONGEST_TURN_S.
         """
         since_s = self.state.turns.get(slot.name, now_s)
         slots = (self.state.slots[name] for name in self._of_card(slot.name) if name < slot.name)
@@ -240,7 +240,7 @@ class Agent(Commanding):
         return waits
 
     def _review_turns(self) -> None:
-        """Wake the slots whose turn to load it may be now."""
+        """Wake the slots that wait for their turn to load, as it may have come."""
         for name in list(self.state.turns):
             if self.state.slots[name].activity is Activity.FREE and name not in self.state.holds:
                 self._wake(name)
@@ -248,17 +248,17 @@ class Agent(Commanding):
                 self.state.drop(self.state.turns, name)
 
     def loads_before(self, slot: str) -> bool:
-        """Return whether a load of another slot of the card is under way that began before this slot's.
+        """Return whether a load of another slot of the card is in progress that began before that of this slot.
 
-        Loads of a card take turns: in the order in which they begin, and of those that can begin at the same time in
-        the order of the slots' names.  Plans and simulations count on this.
+        The loads of a card are executed in the order in which they begin, and those that can begin at the same time in
+        the order of the slots' names.  Plans and simulations rely on this.
         """
         others = (self.state.slots[name] for name in self._of_card(slot))
         loading = [(one.changed_at, one.name) for one in others if one.activity is Activity.LOADING]
         return min(loading, default=(0.0, slot))[1] != slot
 
     def _of_card(self, slot: str) -> Sequence[str]:
-        """Return the slots that take turns to be loaded, this one among them."""
+        """Return the slots, including this one, whose loads are executed one after the other."""
         return self._cards[self._facts[slot].card] if self.state.slots[slot].loads else [slot]
 
     def _slot_event(self, event: e.SlotEvent, now_s: float) -> None:
@@ -270,7 +270,7 @@ class Agent(Commanding):
                 self._prepared(after, event, now_s)
 
     def _prepared(self, slot: AgentSlot, event: e.SlotEvent, now_s: float) -> None:
-        """Note how the preparation of a slot for an instance has ended."""
+        """Record the outcome of the preparation of a slot for an instance."""
         if isinstance(event, e.LoadRefused):
             self._hold(slot.name, PreparationFailed(slot=slot.name, problem=event.message), now_s)
             self._slot(slot, RestBegun(after_s=self.parameters.fault_pause_s[1]), now_s)
@@ -320,7 +320,7 @@ class Agent(Commanding):
         return slot
 
     def _is_current(self, event: e.ComputationEnded | e.ComputationFailed) -> bool:
-        """Return whether the pool still wants what was computed."""
+        """Return whether the computed attempt is still the current one of its job."""
         job = self.state.jobs.get(event.job)
         computed = (event.slot, event.attempt, Phase.RUNNING)
         return job is not None and (job.slot, job.attempt, job.phase) == computed
@@ -331,7 +331,7 @@ class Agent(Commanding):
             self._out.append(i.DeleteFiles(event.job))
 
     def _ends_due(self, event: e.EndsDue, now_s: float) -> None:
-        """Record all ends, and then the slots that nothing was reported about since."""
+        """Record all ends of jobs, and then the states of slots that have not been reported since."""
         for uuid in list(self.state.ended):
             job = self.state.jobs[uuid]
             self.state.drop(self.state.ended, uuid)
@@ -370,7 +370,7 @@ class Agent(Commanding):
     # Restart ----------------------------------------------------------------------------------------------------
 
     def _restarted(self, event: e.Restarted, now_s: float) -> None:
-        """Restore the state from the journal; interrupted computations restart, lost objects are reported."""
+        """Restore the state from the journal: interrupted computations restart, lost files are reported."""
         state = self.state
         self._out.append(i.DeleteStrays())
         state.fences.update(event.fences)
@@ -383,7 +383,7 @@ class Agent(Commanding):
 
     def _take_up(self, job: HeldJob, event: e.Restarted, now_s: float) -> None:
         if job.phase is Phase.EVICTED:
-            # Its end was not recorded when the agent died, and is lost.
+            # Its end was not recorded before the agent died, and is lost.
             self._put(self._record_eviction(job, now_s))
             return
         self._put(job.at(Phase.STAGED) if job.phase is Phase.RUNNING else job)
@@ -393,7 +393,7 @@ class Agent(Commanding):
             lost = AttemptFailed(code="fpga_pool.input_lost", message="its input was lost in a restart", retryable=True)
             self._job(self.state.jobs[job.uuid], lost, now_s)
         elif job.phase is Phase.WAITING and job.uuid in event.inputs:
-            # Complete and checked, or it would not be there; the power went before the journal had it.
+            # Only complete, verified inputs are found: a power loss happened before the journal recorded this one.
             self._job(job, e.InputArrived(job=job.uuid), now_s)
         elif job.phase is Phase.WAITING and job.assignment.sources:
             self._out.append(i.GatherInput(job))

@@ -1,6 +1,6 @@
 """State of an agent: slots, jobs, holds for instances, and the commands that it has executed.
 
-`machine.Agent` changes `AgentState`, and takes changes back that could not be recorded.
+`machine.Agent` changes `AgentState`, and undoes changes that could not be recorded.
 """
 
 from collections import OrderedDict, defaultdict
@@ -22,12 +22,12 @@ UNKNOWN = ""
 class AgentParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Timeouts, pauses and retention of an agent."""
 
-    #: A computation hangs when it takes longer than factor x expected + grace.
+    #: A computation is considered hung if it takes longer than factor x expected + grace.
     hang_factor: float = 4.0
     hang_grace_s: float = 10.0
-    #: A faulted slot is offered again after a pause that doubles from the first to the second.
+    #: Minimum and maximum of the pause until a faulted slot is offered again, which doubles with each fault.
     fault_pause_s: tuple[float, float] = (2.0, 60.0)
-    #: How long a result stays fetchable.
+    #: How long a result can be fetched.
     retention_s: float = 3600.0
 
 
@@ -38,13 +38,13 @@ class Phase(StrEnum):
     WAITING = "waiting"
     STAGED = "staged"
     RUNNING = "running"
-    #: Computed; its end is not durable yet and was not reported.
+    #: Computed; its end is not durable yet and has not been reported.
     ENDED = "ended"
-    #: Evicted after it had ended, but before the end was durable; the eviction was not reported yet.
+    #: Evicted after its end, which could not be made durable; the eviction has not been reported yet.
     EVICTED = "evicted"
     #: Its result can be fetched.
     HELD = "held"
-    #: The attempt failed or was evicted; the input is kept in case the job comes back.
+    #: The attempt failed or was evicted; the input is kept in case the job is assigned to this host again.
     FAILED = "failed"
 
 
@@ -54,14 +54,14 @@ class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
     slot: str
     assignment: AssignJob
     phase: Phase = Phase.WAITING
-    #: How long it computed; known while it is ENDED.
+    #: Computation time; set while it is ENDED.
     compute_s: float = 0.0
-    #: Known from the end of the computation on.
+    #: Set at the end of the computation.
     result_bytes: int | None = None
     result_sha256: str = ""
-    #: When its end became durable.
+    #: When its end was recorded, UTC seconds.
     finished_at: float | None = None
-    #: Share of the work that is done if it is EVICTED, or becomes so because its end cannot be made durable.
+    #: Share of the work done, if it was evicted while ENDED: it becomes EVICTED if its end cannot be made durable.
     evicted_done: float | None = None
 
     @property
@@ -71,7 +71,7 @@ class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempt(self) -> int:
-        """Which of the job's attempts this is."""
+        """Number of this attempt of the job."""
         return self.assignment.attempt
 
     def at(self, phase: Phase) -> "HeldJob":
@@ -79,7 +79,10 @@ class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
         return changed(self, phase=phase)
 
     def moved_bytes(self, received_bytes: Callable[[str], int], now_s: float) -> int | None:
-        """Return how far its input is if it does not move as planned; `received_bytes` says that of a job."""
+        """Return the received bytes of its input if it does not move as planned, otherwise None.
+
+        `received_bytes` returns how much of a job's input has arrived.
+        """
         assignment = self.assignment
         since_s = now_s - assignment.dispatched_at
         if self.phase is not Phase.WAITING or not assignment.transfer or since_s < assignment.transfer[0].begin_s:
@@ -88,21 +91,21 @@ class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HoldState(StrEnum):
-    """State of a slot that is held for an instance."""
+    """State of the hold of a slot for an instance."""
 
     PREPARING = "preparing"
     #: Scrubbed and loaded: the instance may use it.
     READY = "ready"
-    #: It could not be scrubbed or loaded, and this is tried again.
+    #: It could not be scrubbed or loaded, which is retried.
     TROUBLED = "troubled"
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """A slot that is kept for an instance."""
+    """The hold of a slot for an instance."""
 
     action: HoldSlot
     state: HoldState = HoldState.PREPARING
-    #: Why it is TROUBLED.
+    #: Reason for being TROUBLED.
     problem: str = ""
 
     @property
@@ -114,16 +117,16 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 class Activity(StrEnum):
     """Current activity of a slot."""
 
-    #: Nothing: what comes next is decided when the slot's executor asks (`events.SlotFree`).
+    #: None: the next one is chosen when the slot's executor asks (`events.SlotFree`).
     FREE = "free"
     LOADING = "loading"
     SCRUBBING = "scrubbing"
     COMPUTING = "computing"
     #: Its instance uses it.
     LENT = "lent"
-    #: What its instance needs cannot be loaded: tried again after a pause, or when another one is to have the slot.
+    #: The function of its instance cannot be loaded; retried after a pause, or when another one gets the slot.
     RESTING = "resting"
-    #: It failed: looked at after a pause.
+    #: It failed, and is checked after a pause.
     FAULTED = "faulted"
 
 
@@ -132,52 +135,53 @@ class AgentSlot(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     parameters: AgentParameters
-    #: False for a worker of the CPU pool, where every function is there at once.
+    #: False for a worker of the CPU pool, which needs no loading.
     loads: bool = True
     activity: Activity = Activity.FREE
-    #: As reported: EMPTY, LOADING, READY, BUSY or FAULTED, since when, and why.
+    #: State reported to the pool (EMPTY, LOADING, READY, BUSY or FAULTED), time of the last change, and its reason.
     state: SlotState = SlotState.EMPTY
     changed_at: float = 0.0
     reason: str = ""
-    #: What is loaded, or being loaded; "" = nothing.
+    #: Function that is loaded or being loaded; "" = none.
     function: str = ""
-    #: What was loaded before the load under way.
+    #: Function that was loaded before the load in progress.
     before: str = ""
     #: Attempt that it computes; "" and 0 = none.
     job: str = ""
     attempt: int = 0
-    #: Project or instance whose data the memory may hold; None = scrubbed.
+    #: Project or instance whose data the memory may contain; None = scrubbed.
     memory_of: str | None = UNKNOWN
-    #: For whom it is being scrubbed or loaded, and who uses it.
+    #: Hold for which it is being scrubbed or loaded, and hold whose instance uses it.
     preparing: HoldSlot | None = None
     lent_to: HoldSlot | None = None
-    #: What it is to load when it has nothing else to do at this moment.
+    #: Load to begin at the next decision if it has nothing else to do then.
     ahead: LoadFunction | None = None
-    #: How long it is left alone after its next fault.
+    #: Pause after its next fault.
     fault_pause_s: float = 0.0
-    #: It is READY after a job, which is reported together with the end of that job.
+    #: It became READY at the end of a job, which is to be reported together with that end.
     unannounced: bool = False
 
     @property
     def asks(self) -> bool:
-        """Whether its executor may ask what comes next."""
+        """Whether its executor may ask for its next instruction."""
         return self.activity in (Activity.FREE, Activity.LENT, Activity.RESTING)
 
     def report(self) -> SlotChanged:
-        """Return what is reported about it."""
+        """Return the report on its state."""
         return SlotChanged(slot=self.name, at=self.changed_at, **shared(self, SlotChanged))
 
 
-#: Commands whose repetition is answered; older ones are refused as late, which comes to the same.
+#: Number of executed commands that are remembered, whose repetition is answered; older ones are refused as outdated,
+#: which has the same effect.
 REMEMBERED = 100_000
 
 _ABSENT = object()
 
 
 class AgentState:
-    """Jobs, slots and holds of one agent, and which commands it has executed.
+    """Jobs, slots and holds of one agent, and the commands that it has executed.
 
-    Reading is free; changes are made by `put` and `drop`, so that they can be taken back.
+    The attributes may be read directly; changes are made by `put` and `drop`, so that they can be undone.
     """
 
     def __init__(self) -> None:
@@ -185,18 +189,18 @@ class AgentState:
         self.jobs: dict[str, HeldJob] = {}
         #: The same jobs by slot.
         self.jobs_of_slot: defaultdict[str, dict[str, HeldJob]] = defaultdict(dict)
-        #: Jobs whose end, or eviction after it, is to be recorded, in this order.
+        #: Jobs whose end, or eviction after it, is to be recorded, in order.
         self.ended: dict[str, None] = {}
-        #: Slots that let another one of their card begin to load first, and since when.
+        #: Slots that wait for another one of their card to begin its load first, with the begin of the wait.
         self.turns: dict[str, float] = {}
-        #: By slot.
+        #: Holds by slot.
         self.holds: dict[str, Hold] = {}
         #: By slot: epoch and sequence of the last command.
         self.fences: dict[str, tuple[int, int]] = {}
         #: By shard: the latest epoch of commands.
         self.epochs: dict[str, int] = {}
-        #: The latest commands, the oldest first.  Not a dict, which finds its first entry the more slowly the more were
-        #: removed before it.
+        #: The latest executed commands, oldest first.  Not a dict, in which finding the first entry becomes slower with
+        #: every entry removed before it.
         self.executed: OrderedDict[str, None] = OrderedDict()
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
 
@@ -206,7 +210,7 @@ class AgentState:
         table[key] = value
 
     def drop(self, table: dict[Any, Any], key: Any) -> None:
-        """Remove an entry, if it is there."""
+        """Remove an entry if it exists."""
         if key in table:
             self._undo.append((table, key, table.pop(key)))
 
@@ -221,14 +225,14 @@ class AgentState:
             self.drop(self.ended, job.uuid)
 
     def drop_job(self, uuid: str) -> None:
-        """Hold a job no more."""
+        """Remove a job."""
         known = self.jobs[uuid]
         self.drop(self.jobs, uuid)
         self.drop(self.jobs_of_slot[known.slot], uuid)
         self.drop(self.ended, uuid)
 
     def remember(self, command: str) -> None:
-        """Note that a command is executed; the oldest are forgotten when the change is kept."""
+        """Add a command to the executed ones; `keep` forgets the oldest."""
         self.put(self.executed, command, None)
 
     def keep(self) -> None:
@@ -238,7 +242,7 @@ class AgentState:
             self.executed.popitem(last=False)
 
     def undo(self) -> None:
-        """Take back all changes since `keep`."""
+        """Undo all changes since `keep`."""
         while self._undo:
             table, key, before = self._undo.pop()
             if before is _ABSENT:

@@ -1,7 +1,7 @@
-"""The life of a slot on its agent: its current operation, and its state for the pool; and of a hold on it.
+"""Life cycles of a slot on its agent (its current activity, and its state for the pool) and of a hold on it.
 
-One executor acts on a slot, one instruction after the other, and each of its answers is an event here.  Who decides
-what comes next (`machine.Agent`) sees the slot FREE, its queue and its hold.
+One executor acts on a slot, one instruction after the other, and each of its answers is an event here.  When the slot
+is FREE, `machine.Agent` chooses the next activity by the slot's queue and hold.
 """
 
 from typing import Any
@@ -45,51 +45,51 @@ Outcome = tuple[AgentSlot, list[Instruction]]
 
 
 class LoadBegun(msgspec.Struct, frozen=True, kw_only=True):
-    """A function is to be loaded, for jobs or for the instance that the slot is prepared for."""
+    """The slot is to load a function, for jobs or for the instance that it is prepared for."""
 
     function: str
 
 
 class PreparationBegun(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance is to get the slot: it is scrubbed, then loaded."""
+    """An instance is to get the slot, which is scrubbed and then loaded."""
 
     hold: HoldSlot
 
 
 class ComputationBegun(msgspec.Struct, frozen=True, kw_only=True):
-    """A job computes."""
+    """The slot begins to compute a job."""
 
     job: HeldJob
 
 
 class UseBegun(msgspec.Struct, frozen=True, kw_only=True):
-    """The instance uses the slot."""
+    """The instance begins to use the slot."""
 
     hold: HoldSlot
 
 
 class UseEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The instance that uses the slot does not hold it any more."""
+    """The instance that uses the slot no longer holds it."""
 
 
 class RestBegun(msgspec.Struct, frozen=True, kw_only=True):
-    """What the instance needs cannot be loaded now."""
+    """The function that the instance needs cannot be loaded now."""
 
     after_s: float
 
 
 class RestEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """It is tried again, or something else is."""
+    """The load is retried, or the slot gets something else to do."""
 
 
 class AheadWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool wants a function loaded if the slot has nothing else to do now; None cancels that."""
+    """The pool requests the load of a function if the slot has nothing else to do now; None cancels the request."""
 
     action: LoadFunction | None
 
 
 def _becomes(slot: AgentSlot, state: SlotState, function: str, now_s: float, **others: Any) -> Outcome:
-    """Return the slot in another state for the pool, and the report on that."""
+    """Return the slot with another state for the pool, and the report on it."""
     known: dict[str, Any] = {"job": "", "attempt": 0, "reason": "", "unannounced": False}
     after = changed(slot, state=state, function=function, changed_at=now_s, **known | others)
     return after, [Report(after.report())]
@@ -115,7 +115,7 @@ def _fails(slot: AgentSlot, reason: str, now_s: float) -> Outcome:
 
 
 def _pause(slot: AgentSlot) -> Outcome:
-    """Have the slot looked at after a pause, and after twice that the next time."""
+    """Have the slot checked after a pause, and double the pause for the next time, up to its maximum."""
     doubled_s = min(2 * slot.fault_pause_s, slot.parameters.fault_pause_s[1])
     return changed(slot, fault_pause_s=doubled_s), [LookAtCard(slot.name, slot.fault_pause_s)]
 
@@ -156,7 +156,7 @@ def _scrubbed(slot: AgentSlot, event: Scrubbed, now_s: float) -> Outcome:
     scrubbed = changed(slot, activity=Activity.FREE, memory_of=None)
     if slot.preparing is None:
         return scrubbed, []
-    # Loaded again also where it is loaded: a function that guests drive themselves is reset by that.
+    # Load the function even if it is loaded already: this resets a function that guests control themselves.
     return _load(scrubbed, LoadBegun(function=slot.preparing.function), now_s)
 
 
@@ -216,14 +216,14 @@ def _rested(slot: AgentSlot, event: RestEnded, now_s: float) -> Outcome:
     return changed(slot, activity=Activity.FREE), []
 
 
-# Looks at the card ---------------------------------------------------------------------------------------------
+# Checks of the card --------------------------------------------------------------------------------------------
 
 
 def _seen(slot: AgentSlot, event: CardSeen, now_s: float) -> Outcome:
-    """Follow the card: it may be gone, or back after a moment with its slots empty."""
+    """Update the slot by a check of its card, which may have failed, or returned after a moment with empty slots."""
     if not event.present:
         return _fails(slot, event.reason or "its card does not answer", now_s)
-    # Of a worker of the CPU pool, which software was used last says nothing.
+    # For a worker of the CPU pool, the software that was used last is irrelevant.
     state = SlotState.READY if event.function else SlotState.EMPTY
     if not slot.loads or (slot.state, slot.function) == (state, event.function):
         return slot, []
@@ -274,19 +274,19 @@ _RULES: dict[tuple[Activity, type], AgentRule[AgentSlot]] = {
 SLOT = AgentTable[AgentSlot]("slot", "activity", "name", _RULES)
 
 
-# ---- Holds: a slot is kept for an instance from one command to another
+# ---- Holds: a slot is held for an instance from one command until another one frees it
 
 HoldOutcome = tuple[Hold | None, list[Instruction]]
 
 
 class PreparationBegan(msgspec.Struct, frozen=True, kw_only=True):
-    """The slot is scrubbed and loaded for the instance, for the first time or again."""
+    """The slot is going to be scrubbed and loaded for the instance, for the first time or again."""
 
     slot: str
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """The slot is scrubbed and loaded."""
+    """The slot has been scrubbed and loaded."""
 
     slot: str
 
@@ -299,28 +299,28 @@ class PreparationFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HoldRequested(msgspec.Struct, frozen=True, kw_only=True):
-    """The slot is to be kept: for the same use, or for another one."""
+    """The slot is to be held, for the same use as before or for another one."""
 
     slot: str
     action: HoldSlot
 
 
 class FreeRequested(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance does not hold the slot any more."""
+    """An instance no longer holds the slot."""
 
     slot: str
     action: FreeSlot
 
 
 def _requested(hold: Hold, event: HoldRequested, now_s: float) -> HoldOutcome:
-    """Keep the slot; requested again for the same use, one that is ready stays so."""
+    """Hold the slot; if it is READY for the same use, it stays so, otherwise it is prepared."""
     same = hold.ready and _use(hold.action) == _use(event.action)
     after = Hold(action=event.action, state=HoldState.READY if same else HoldState.PREPARING)
     return after, [KeepHold(event.slot, after)]
 
 
 def _hold_freed(hold: Hold, event: FreeRequested, now_s: float) -> HoldOutcome:
-    """Let the slot go, but not in the name of another instance."""
+    """Release the hold, unless the command names another instance than the holder."""
     if hold.action.instance != event.action.instance:
         return hold, []
     return None, [ForgetHold(event.slot)]

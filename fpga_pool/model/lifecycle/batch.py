@@ -1,4 +1,4 @@
-"""The life of a batch: PENDING until its first plan, RUNNING until its last job ends, then how it ended."""
+"""Life cycle of a batch: PENDING until its first plan, RUNNING until its last job ends, then a final state."""
 
 from fpga_pool.model.lifecycle.table import Event, Rule, Table, sets
 from fpga_pool.model.messages.agents import Action
@@ -7,54 +7,54 @@ from fpga_pool.model.values import changed
 
 
 class BatchPlanned(Event, frozen=True, kw_only=True):
-    """The first plan of the batch, or of a shard's part of it, was committed."""
+    """The first plan of the batch, or of the part of it in one shard, was committed."""
 
     dispatched_at: float
     makespan_s: float
     lower_bound_s: float
-    #: When the last result is back, and a proven bound on that.
+    #: Predicted time when the last result has been returned, and a proven lower bound on it.
     completion_s: float
     completion_bound_s: float
 
 
 class BatchBegun(Event, frozen=True, kw_only=True):
-    """The first of its jobs got a place; online nothing is promised about the others."""
+    """The first job of an online batch got a place; there is no prediction for the others."""
 
     dispatched_at: float
 
 
 class BatchCancelRequested(Event, frozen=True, kw_only=True):
-    """The tenant wants the batch no more."""
+    """The tenant requests the cancellation of the batch."""
 
 
 class BatchHeld(Event, frozen=True, kw_only=True):
-    """Its owner wants no more of its jobs to get places."""
+    """Its owner holds it: no more of its jobs get places."""
 
 
 class BatchReleased(Event, frozen=True, kw_only=True):
-    """Its owner lets its jobs get places again."""
+    """Its owner releases it: its jobs get places again."""
 
 
 class PriorityChanged(Event, frozen=True, kw_only=True):
-    """Its owner wants it planned before others, or after them."""
+    """Its owner changes its priority among waiting batches."""
 
     priority: int
 
 
 class DependenciesCompleted(Event, frozen=True, kw_only=True):
-    """Batches that it has waited for are complete."""
+    """Batches that it waited for have completed."""
 
     batches: tuple[str, ...]
 
 
 class JobEnded(Event, frozen=True, kw_only=True):
-    """One of its jobs will not compute any more."""
+    """One of its jobs has ended."""
 
     state: JobState
 
 
 class JobReopened(Event, frozen=True, kw_only=True):
-    """One of its jobs that was complete has to compute again, because others need its result."""
+    """A completed job of it has to be computed again, because others need its lost result."""
 
 
 Outcome = tuple[Batch, list[Action]]
@@ -74,7 +74,7 @@ def _planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
 
 
 def _part_planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
-    """Extend what the batch was promised: it is complete when the last part is."""
+    """Extend the batch's prediction by another part: the batch completes with its last part."""
     begin_at = batch.dispatched_at if batch.dispatched_at is not None else event.dispatched_at
     delay_s = event.dispatched_at - begin_at
     return changed(

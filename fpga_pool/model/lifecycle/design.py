@@ -1,11 +1,11 @@
-"""The life of a design: submitted by a tenant, decided on by operators, who may change their minds.
+"""Life cycle of a design: submitted by a tenant, decided on by operators, who can reverse their decisions.
 
 ::
 
     SUBMITTED -Approved-> APPROVED -Revoked-> REVOKED
         '----Rejected---> REJECTED
 
-A design that was rejected or revoked can be Approved (again).  One that is not approved is no more public.
+A design that was rejected or revoked can be Approved (again).  A design that is rejected or revoked becomes private.
 """
 
 from fpga_pool.model.lifecycle.table import Event, Rule, Table, sets
@@ -25,19 +25,19 @@ class Rejected(Event, frozen=True, kw_only=True):
 
 
 class Revoked(Event, frozen=True, kw_only=True):
-    """Its function must not be loaded any more."""
+    """Its function must no longer be loaded."""
 
     reason: str = ""
 
 
 class Published(Event, frozen=True, kw_only=True):
-    """Jobs of all projects may name its function."""
+    """Jobs of all projects may use its function."""
 
     reason: str = ""
 
 
 class MadePrivate(Event, frozen=True, kw_only=True):
-    """Jobs of its own project alone may name its function."""
+    """Only jobs of its own project may use its function."""
 
     reason: str = ""
 

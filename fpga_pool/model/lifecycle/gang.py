@@ -1,6 +1,6 @@
-"""The life of a gang, queued, in the background or the foreground of its processors, on its way; and of migrations.
+"""Life cycles of a gang (queued, in the background, in the foreground or moving) and of a migration.
 
-What a move of a policy means for the gang is one event each; `model.rules.gang.changes` has the processes follow.
+Each kind of move that a policy decides is one event here; `model.rules.gang.changes` updates the processes accordingly.
 """
 
 from dataclasses import replace
@@ -12,73 +12,73 @@ from fpga_pool.model.values import changed
 
 
 class StartedBehind(Event, frozen=True, kw_only=True):
-    """It got processors in the background."""
+    """The gang got processors in the background."""
 
-    #: Until when it has the higher priority there; None = it has not.
+    #: End of its trial, during which it has the higher priority there; None = no trial.
     trial_ends_at: float | None = None
 
 
 class StartedInFront(Event, frozen=True, kw_only=True):
-    """It got processors in the foreground."""
+    """The gang got processors in the foreground."""
 
     ends_at: float
 
 
 class Swapped(Event, frozen=True, kw_only=True):
-    """It came to the foreground of the processors that it has."""
+    """The gang was moved to the foreground of its present processors."""
 
     ends_at: float
 
 
 class MoveBegun(Event, frozen=True, kw_only=True):
-    """It is to go on in the foreground of other processors."""
+    """The gang begins to migrate to the foreground of other processors."""
 
     ends_at: float
 
 
 class MoveEnded(Event, frozen=True, kw_only=True):
-    """All its processes run where it was moved to."""
+    """All processes of the gang run on the processors that it migrates to."""
 
 
 class Killed(Event, frozen=True, kw_only=True):
-    """It is to begin again, in the foreground of other processors, because the policy says so."""
+    """The policy restarts the gang from the beginning, in the foreground of other processors."""
 
     ends_at: float
 
 
 class Displaced(Event, frozen=True, kw_only=True):
-    """It has lost its processors, because something failed, and begins again."""
+    """The gang has lost its processors because of a failure, and will restart from the beginning."""
 
     reason: str
 
 
 class TrialEnded(Event, frozen=True, kw_only=True):
-    """It has the lower priority in the background from now on."""
+    """The trial of the gang in the background has ended: it has the lower priority from now on."""
 
 
 class GaveWay(Event, frozen=True, kw_only=True):
-    """It is in the foreground, and gives way to the trial of a gang behind it."""
+    """The gang in the foreground yields its priority to the trial of a gang in the background of its processors."""
 
     for_s: float
 
 
 class Completed(Event, frozen=True, kw_only=True):
-    """All its processes have done their work."""
+    """All processes of the gang have completed their work."""
 
-    #: Seconds on dedicated processors.
+    #: Run time in seconds on dedicated processors.
     ran_s: float
 
 
 class GangCancelRequested(Event, frozen=True, kw_only=True):
-    """The tenant wants the gang no more."""
+    """The tenant requests the cancellation of the gang."""
 
 
 class GangCancelled(Event, frozen=True, kw_only=True):
-    """Nothing is left of a gang whose end was asked for."""
+    """Nothing is left of a gang whose cancellation was requested."""
 
 
 class GangGaveUp(Event, frozen=True, kw_only=True):
-    """It failed too often."""
+    """The gang failed too often."""
 
     reason: str
 
@@ -87,7 +87,7 @@ Outcome = tuple[Gang, list[Action]]
 
 
 def _accounted(gang: Gang, now_s: float) -> Gang:
-    """Count the time that a gang had its processors since it came to the tier where it is."""
+    """Add the time that a gang has had its processors since it entered its present tier."""
     if gang.tier_since is None:
         return gang
     had_s = gang.processes * max(now_s - gang.tier_since, 0.0)
@@ -194,15 +194,15 @@ _RULES: dict[tuple[GangState, type], Rule[Gang]] = {
 GANG = Table[Gang]("gang", _RULES)
 
 
-# ---- Migrations: every process is taken off its old processor before any is launched on its new one
+# ---- Migrations: all processes are saved on their old processors before any is launched on its new one
 
 
 class AllSaved(Event, frozen=True, kw_only=True):
-    """Nothing runs on the old processors any more."""
+    """All processes on the old processors have been saved."""
 
 
 class AllResumed(Event, frozen=True, kw_only=True):
-    """All processes run on the new ones."""
+    """All processes run on the new processors."""
 
 
 class MigrationFailed(Event, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The life of a job.
+"""Life cycle of a job.
 
 ::
 
@@ -6,19 +6,19 @@
        ^                     |                        |                     |
        '------ Displaced, JobFailed (retryable) ------'---------------------'
 
-An online job may be evicted: EvictRequested is sent to its agent, JobEvicted is the reply, and the job is PENDING
-again, its input (and, for functions that keep it, its progress) still with the agent. If it ends first, it has ended.
+An online job may be evicted: on EvictRequested a command is sent to its agent, JobEvicted is the reply, and the job is
+PENDING again.  The agent keeps its input (and its progress, if its function supports that).  If the job ends before the
+eviction, its end is valid.
 
-A job that has not begun may be Moved to another slot, as a new attempt; one that does not compute yet may be Retimed
-where it is.
+A job that does not compute yet may be Moved to another slot, as a new attempt, or Retimed on its slot.
 
-A job ends FAILED when it is not retryable or was planned too often, and CANCELLED when its batch's cancellation
-reaches it before it is complete.  Cancellation of a planned job is a flag until its agent has released it.
+A job becomes FAILED if a failure is not retryable or if it was planned too often, and CANCELLED if its batch is
+cancelled before it is complete.  The cancellation of a planned job is a flag until its agent has released the job.
 
-A job of a held batch waits; one whose input has yet to come is Displaced by the hold, one whose input is here goes on.
+If a batch is held, its jobs without complete inputs are Displaced or wait; the others continue.
 
-In a pipeline a job without a place is Skipped when a predecessor of it has ended without a result.  A complete job
-whose result is lost while others still need it is PENDING again (ResultLost).
+In a pipeline, a job without a place is Skipped if one of its predecessors has ended without a result.  A completed job
+becomes PENDING again if its result is lost while other jobs still need it (ResultLost).
 """
 
 from fpga_pool.model.lifecycle.table import Event, Rule, Table, sets
@@ -44,7 +44,7 @@ from fpga_pool.model.values import changed, shared
 
 
 class Planned(Event, frozen=True, kw_only=True):
-    """A policy gave the job a place."""
+    """A policy has placed the job."""
 
     host: str
     slot: str
@@ -53,22 +53,22 @@ class Planned(Event, frozen=True, kw_only=True):
     start_s: float
     end_s: float
     transfer: tuple[RateSegment, ...]
-    #: How the result flows back, in seconds after the computation ends.
+    #: Planned transfer of the result, in seconds after the end of the computation.
     result_transfer: tuple[RateSegment, ...] = ()
-    #: Of a job with predecessors: their results, one after the other.
+    #: Results of its predecessors, whose concatenation is its input; empty for a job without predecessors.
     sources: tuple[InputSource, ...] = ()
-    #: Other jobs read its result.
+    #: Whether other jobs read its result.
     kept: bool = False
 
 
 class Moved(Event, frozen=True, kw_only=True):
-    """The job, which has not started, moves to another place; the caller notifies its former agent."""
+    """The job, which has not started, is moved to another place; the caller notifies its former agent."""
 
     place: Planned
 
 
 class Retimed(Event, frozen=True, kw_only=True):
-    """The job, which does not compute yet, keeps its place and gets other times; its input may be on its way."""
+    """The times of the job change but not its place; it does not compute yet, and its input may be under way."""
 
     dispatched_at: float
     start_s: float
@@ -77,46 +77,46 @@ class Retimed(Event, frozen=True, kw_only=True):
 
 
 class Displaced(Event, frozen=True, kw_only=True):
-    """The job lost its place through no fault of its own (drain, fault, host gone, eviction)."""
+    """The job lost its place for an external reason (drain, fault, lost host, eviction)."""
 
     reason: str
-    #: Its agent can be notified.
+    #: Whether its agent can be notified.
     agent_reachable: bool = True
-    #: The attempt does not count.
+    #: Whether the attempt is not counted.
     excused: bool = False
 
 
 class EvictRequested(Event, frozen=True, kw_only=True):
-    """Its place is worth more to another job; its progress is kept, or lost."""
+    """The job is to be evicted in favor of a job that benefits more; its progress is kept or lost."""
 
     keep_progress: bool
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):
-    """The tenant wants the job no more."""
+    """The tenant requests the cancellation of the job."""
 
 
 class GaveUp(Event, frozen=True, kw_only=True):
-    """The pool will not try any longer: planned too often, the input never came, or the function was revoked."""
+    """The pool gives the job up: it was planned too often, its input never came, or its function was revoked."""
 
     code: str
     reason: str
 
 
 class HoldChanged(Event, frozen=True, kw_only=True):
-    """Its batch is held, for a reason, or is not any more (""): plans that were made before are void."""
+    """Its batch is held for a `reason`, or no longer held (""); plans made before that are void."""
 
     reason: str
 
 
 class Skipped(Event, frozen=True, kw_only=True):
-    """A predecessor has ended without a result: there is no input to compute on."""
+    """A predecessor has ended without a result, so the job has no input."""
 
     reason: str
 
 
 class ResultLost(Event, frozen=True, kw_only=True):
-    """Its result, which other jobs still need, is not held any more."""
+    """Its result, which other jobs still need, is lost."""
 
     reason: str
 
@@ -167,7 +167,7 @@ def _moved(job: Job, event: Moved, now_s: float) -> Outcome:
 def _retimed(job: Job, event: Retimed, now_s: float) -> Outcome:
     retimed = changed(
         job,
-        # Agents recognise a later plan by this, also if the clock of its scheduler is slightly behind.
+        # Agents recognise a later plan by this value, so it must not decrease even if this scheduler's clock is behind.
         **shared(event, Job) | {"dispatched_at": max(event.dispatched_at, job.dispatched_at or 0.0)},
         moved_bytes=None,
         moved_at=None,
@@ -188,7 +188,7 @@ def _started(job: Job, event: JobStarted, now_s: float) -> Outcome:
     return changed(job, state=JobState.RUNNING, started_at=event.at), []
 
 
-#: What the end of a short job tells of the steps before.
+#: Times of earlier steps that the report on the end of a short job contains.
 _EARLIER_TIMES = ("transfer_began_at", "staged_at", "started_at")
 
 
@@ -211,7 +211,7 @@ def _failed(job: Job, event: JobFailed, now_s: float) -> Outcome:
         return _end(job, JobState.CANCELLED, now_s), release
     if not event.retryable:
         return changed(_end(job, JobState.FAILED, now_s), error_code=event.code, reason=event.message), release
-    # The agent keeps the input: if the job comes back to the same host it need not be sent again.
+    # The agent keeps the input, so that it need not be sent again if the job is placed on the same host.
     return _unplaced(job, event.message), []
 
 
@@ -315,8 +315,8 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
     (JobState.STAGED, JobStarted): _started,
     (JobState.WAITING_INPUT, GaveUp): _gave_up_waiting,
     (JobState.STAGED, GaveUp): _gave_up_waiting,
-    (JobState.RUNNING, JobStarted): _started,  # its agent restarted, and the job with it
-    (JobState.WAITING_INPUT, JobFinished): _finished,  # its agent reports a short job only when it is complete
+    (JobState.RUNNING, JobStarted): _started,  # its agent was restarted and has started the job again
+    (JobState.WAITING_INPUT, JobFinished): _finished,  # agents report a short job only when it is complete
     (JobState.STAGED, JobFinished): _finished,
     (JobState.RUNNING, JobFinished): _finished,
     (JobState.RESULT_HELD, ResultDelivered): _delivered,

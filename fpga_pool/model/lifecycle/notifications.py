@@ -1,7 +1,8 @@
-"""The table of the pool's versioned notifications: which events of which objects are sent, and what they say.
+"""The pool's versioned notifications: which events of which objects are sent, and their payloads.
 
-They are made of the histories of objects, where every change of state is recorded, and say of the object what the REST
-API says.  A payload is `version`, `at`, `reason`, `request_id`, `global_request_id`, and the object by its noun.
+Notifications are derived from the histories of objects, which record every change of state; they represent an object
+as the REST API does.  A payload has `version`, `at`, `reason`, `request_id`, `global_request_id`, and the object under
+its noun.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -26,33 +27,33 @@ HOST_RETURNED = "HostReturned"
 class Kind:
     """A kind of notification.
 
-    What it says of an object may get more fields, which raises the minor version; anything else raises the major one.
+    Additional fields of the object raise the minor version; any other change raises the major version.
     """
 
-    #: NOUN.EVENT; the object is called by the noun in the payload, too.
+    #: NOUN.EVENT; the noun is also the key of the object in the payload.
     event_type: str
     of: type
     fields: tuple[str, ...]
-    #: Whether an event of an object is of this kind.
+    #: Returns whether an event of an object is of this kind.
     is_told: Callable[[Any, HistoryEntry], bool]
     help: str
-    #: An operator should look.
+    #: Whether an operator should check the object.
     warns: bool = False
     version: str = "1.0"
 
     @property
     def noun(self) -> str:
-        """What its objects are called."""
+        """Noun for its objects."""
         return self.event_type.partition(".")[0]
 
     @property
     def priority(self) -> str:
-        """Its priority in oslo.messaging."""
+        """Priority in oslo.messaging."""
         return "warn" if self.warns else "info"
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them, as it is sent."""
+    """A notification as it is sent."""
 
     event_type: str
     priority: str
@@ -74,7 +75,7 @@ def notification(kind: Kind, thing: Any, entry: HistoryEntry) -> Notification:
 
 
 def notifications(cls: type, events: Iterable[tuple[Any, HistoryEntry]]) -> list[Notification]:
-    """Return what is to be sent of events of objects of a class."""
+    """Return the notifications for events of objects of a class."""
     kinds = [kind for kind in KINDS if kind.of is cls]
     return [notification(kind, thing, entry) for thing, entry in events for kind in kinds if kind.is_told(thing, entry)]
 
@@ -178,5 +179,5 @@ KINDS = (
     ),
 )
 
-#: The classes of their objects.
+#: Classes of objects that have notifications.
 NOTIFIED = tuple(dict.fromkeys(kind.of for kind in KINDS))

@@ -1,7 +1,7 @@
 """Life cycle of a gang process: from its placement until nothing of it is left on its host.
 
-A process of an attempt that is over is stopped, and keeps its place until its agent reports that it has ended, or the
-agent is lost: a place on which something may still run is not reused.
+A process of an attempt that is over is stopped, and keeps its place until its agent reports its end or is lost: a place
+where something may still run is not reused.
 """
 
 from fpga_pool.model.flavor import Tier
@@ -23,43 +23,43 @@ from fpga_pool.model.values import changed
 
 
 class Launched(Event, frozen=True, kw_only=True):
-    """Nothing is left of a former attempt: it may begin."""
+    """Nothing is left of earlier attempts, so the process is launched."""
 
     gang: Gang
 
 
 class NothingLeftToDo(Event, frozen=True, kw_only=True):
-    """Its work was done before it could be moved here."""
+    """The work of the process was completed before it could be moved here."""
 
 
 class TierChanged(Event, frozen=True, kw_only=True):
-    """Its gang comes to another tier of the processors that it has."""
+    """The gang moves to another tier of its present processors."""
 
     tier: Tier
 
 
 class PriorityChanged(Event, frozen=True, kw_only=True):
-    """A trial of the gang behind begins or ends: the two processes of the processor exchange their priorities."""
+    """A trial of the gang in the background begins or ends: the processor's two processes exchange their priorities."""
 
     exchanged: bool
 
 
 class SaveRequested(Event, frozen=True, kw_only=True):
-    """Its gang migrates to other processors."""
+    """The gang migrates to other processors."""
 
 
 class StopRequested(Event, frozen=True, kw_only=True):
-    """Its gang begins again, or has ended."""
+    """The gang restarts from the beginning, or has ended."""
 
     reason: str
 
 
 class Released(Event, frozen=True, kw_only=True):
-    """Its gang, or its move, is complete, or all of its attempt have been stopped: its place is free."""
+    """The place is released: the gang or its move is complete, or all processes of the attempt have been stopped."""
 
 
 class Vanished(Event, frozen=True, kw_only=True):
-    """Its host is lost, or its agent does not know it."""
+    """The host is lost, or its agent does not know the process."""
 
     reason: str
 
@@ -107,7 +107,7 @@ def _never_launched(process: Process, event: object, now_s: float) -> Outcome:
 
 
 def _dropped(process: Process, saved: str) -> list[Action]:
-    """Remove a saved memory that will not be resumed from."""
+    """Return the command that removes a saved memory from which nothing will resume, if there is one."""
     return [StopProcess(**process.about, saved=saved)] if saved else []
 
 

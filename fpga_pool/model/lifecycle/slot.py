@@ -1,8 +1,8 @@
-"""The life of a slot, and of the leases on it: what its agent observes, and what the operator asks for.
+"""Life cycles of a slot, by its agent's observations and the operator's requests, and of a lease on it.
 
-The agent owns the observed state, so every state it can report may follow every other (a card that was unplugged
-and came back went through whatever it went through); what the table guards is the operator's part: a drained slot
-stays DRAINED until it is resumed, and is drained only when nothing runs in it.
+The agent determines the observed state, so any state that it can report may follow any other; for example, a card may
+have been unplugged and plugged in again in between.  The table only restricts the transitions that operators request:
+a slot becomes DRAINED when nothing runs on it any more, and stays so until it is resumed.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from fpga_pool.model.objects.pool import Lease, LeaseState, Slot, SlotState
 
 
 class DrainRequested(Event, frozen=True, kw_only=True):
-    """The operator wants the slot empty of work."""
+    """The operator requests that the slot finishes its work and gets no more."""
 
     reason: str
 
@@ -23,11 +23,11 @@ class DrainCompleted(Event, frozen=True, kw_only=True):
 
 
 class ResumeRequested(Event, frozen=True, kw_only=True):
-    """The operator gives the slot back to the pool."""
+    """The operator returns the slot to service."""
 
 
 class HostLost(Event, frozen=True, kw_only=True):
-    """The slot's host has sent no heartbeat for too long, or its key was revoked."""
+    """The host of the slot has sent no heartbeat for too long, or its key was revoked."""
 
 
 Outcome = tuple[Slot, list[Action]]
@@ -35,7 +35,7 @@ Outcome = tuple[Slot, list[Action]]
 
 def _changed(slot: Slot, event: SlotChanged, now_s: float) -> Outcome:
     loads = event.state is SlotState.LOADING and slot.state is not SlotState.LOADING
-    # The operator's drain reason is shown until the slot is resumed; a fault's reason ends with the fault.
+    # The reason of a drain is shown until the slot is resumed; the reason of a fault is dropped with the fault.
     drained_for = slot.reason if slot.drain_requested and slot.state is not SlotState.FAULTED else ""
     changed = replace(
         slot,
@@ -50,7 +50,7 @@ def _changed(slot: Slot, event: SlotChanged, now_s: float) -> Outcome:
 
 
 def _loaded_at(slot: Slot, event: SlotChanged) -> float | None:
-    """Return when the function that a slot holds from now on was loaded."""
+    """Return when the function that the slot holds after the event was loaded; None if there is none."""
     if event.state is SlotState.LOADING or not event.function:
         return None
     loaded = slot.state is SlotState.LOADING or slot.function != event.function
@@ -84,21 +84,21 @@ _RULES[SlotState.DRAINED, ResumeRequested] = _resume_drained
 SLOT = Table[Slot]("slot", _RULES, called_by="name")
 
 
-# ---- Leases: HELD from the grant until released by the holder or revoked by a claim of higher rank
+# ---- Leases: HELD from the grant until they are released by the holder or revoked by a claim of higher rank
 
 
 class LeaseReleased(Event, frozen=True, kw_only=True):
-    """The holder needs the slot no more, or has lost it."""
+    """The holder no longer needs the slot, or has lost it."""
 
 
 class LeaseBroken(Event, frozen=True, kw_only=True):
-    """Its instance cannot use the slot: it has failed, or does not hold the function."""
+    """The instance cannot use the slot, because the slot has failed or does not hold the function."""
 
     reason: str
 
 
 class LeaseRestored(Event, frozen=True, kw_only=True):
-    """Its instance can use the slot again."""
+    """The instance can use the slot again."""
 
 
 def _lease_broken(lease: Lease, event: LeaseBroken, now_s: float) -> tuple[Lease, list[Action]]:

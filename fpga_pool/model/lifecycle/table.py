@@ -1,4 +1,4 @@
-"""The one mechanism behind all transition tables."""
+"""The common implementation of all transition tables."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -13,30 +13,30 @@ from fpga_pool.model.values import changed
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Base of what happens to an object, unless an agent reports it."""
+    """Base of the events of objects, except those that are reports of agents."""
 
 
 class Living(Protocol):
-    """An object with a life: a state, and the history of how it got there."""
+    """An object with a life cycle: it has a state and a history of transitions."""
 
     @property
     def state(self) -> StrEnum:
-        """Where it is now."""
+        """Current state of the object."""
 
     @property
     def history(self) -> tuple[HistoryEntry, ...]:
-        """How it got there."""
+        """Events of the object, oldest first."""
 
 
 LivingT = TypeVar("LivingT", bound=Living)
 
-#: A rule gets the object, the event and the time; it returns the changed object (state included) and the actions
-#: that its agent must take.
+#: A rule gets the object, the event and the time; it returns the changed object, including its state, and the actions
+#: for its agent.
 Rule = Callable[[LivingT, Any, float], tuple[LivingT, list[Action]]]
 
 
 def sets(*names: str, **values: Any) -> Rule[Any]:
-    """Return the rule that sets fields, and no more: those of these names as the event says, others to `values`."""
+    """Return a rule that only sets fields: those in `names` to the event's values, and others to `values`."""
 
     def rule(thing: LivingT, event: Any, now_s: float) -> tuple[LivingT, list[Action]]:
         return changed(thing, **values, **{name: getattr(event, name) for name in names}), []
@@ -45,7 +45,7 @@ def sets(*names: str, **values: Any) -> Rule[Any]:
 
 
 class Table(Generic[LivingT]):
-    """Which event does what in which state; any other pair is an InvalidTransition."""
+    """Rules by state and event; any other pair raises InvalidTransition."""
 
     def __init__(self, noun: str, rules: Mapping[tuple[Any, type], Rule[LivingT]], *, called_by: str = "uuid") -> None:
         self.noun = noun
@@ -69,7 +69,7 @@ class Table(Generic[LivingT]):
         if rule is None:
             raise InvalidTransition(self._complaint(thing, event))
         after, actions = rule(thing, event, now_s)
-        # Reports of agents say it in a `message`.
+        # Reports of agents have a `message` instead.
         reason = getattr(event, "reason", "") or getattr(event, "message", "")
         name = type(event).__name__
         history = with_event(thing.history, now_s, name, str(thing.state), str(after.state), reason)
@@ -81,7 +81,7 @@ class Table(Generic[LivingT]):
         lines = [
             f"{self.noun} {name}: {type(event).__name__} is not possible in state {thing.state}"
             + (f" (possible: {', '.join(allowed)})" if allowed else ", which is final"),
-            "  Story:",
+            "  History:",
             *(f"    {entry.at:.3f} {entry.event}: {entry.before} -> {entry.after}" for entry in thing.history),
         ]
         return "\n".join(lines)

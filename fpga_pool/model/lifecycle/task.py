@@ -1,4 +1,4 @@
-"""The life of a task: queued until it gets all its slots, back in the queue when it loses one, and how it ended."""
+"""Life cycle of a task: queued until it gets all its slots, requeued if it loses one, and ended."""
 
 from dataclasses import replace
 
@@ -8,34 +8,34 @@ from fpga_pool.model.objects.tasks import Task, TaskState
 
 
 class TaskPlaced(Event, frozen=True, kw_only=True):
-    """It got all its slots, and how many these are."""
+    """The task got all its slots."""
 
     slots: int
     ends_at: float
 
 
 class TaskDisplaced(Event, frozen=True, kw_only=True):
-    """It has lost a slot, or a share of it was stopped: it has given all slots back, and waits in its old place."""
+    """The task lost a slot, or a share was stopped: it has released all slots, and waits at its old queue position."""
 
     reason: str
 
 
 class TaskCancelRequested(Event, frozen=True, kw_only=True):
-    """The tenant wants the task no more."""
+    """The tenant requests the cancellation of the task."""
 
 
 class TaskCompleted(Event, frozen=True, kw_only=True):
-    """All its shares are complete."""
+    """All shares of the task are complete."""
 
 
 class TaskFailed(Event, frozen=True, kw_only=True):
-    """A share of it has failed for good, and the others have ended."""
+    """A share of the task has failed permanently, and the others have ended."""
 
     reason: str
 
 
 class TaskCancelled(Event, frozen=True, kw_only=True):
-    """Nothing is left of a task whose end was asked for."""
+    """Nothing is left of a task whose cancellation was requested."""
 
 
 Outcome = tuple[Task, list[Action]]

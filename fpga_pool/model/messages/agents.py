@@ -1,8 +1,8 @@
-"""Messages between the scheduler and the agents: commands down, reports up, as plain data.
+"""Messages between the scheduler and the agents as plain data: commands to agents, and their reports and heartbeats.
 
-Commands are executed at most once per id and refused when older than what the slot has seen (`Command.fence`).
+A command is executed at most once per id, and refused if it is older than the last one of its slot (`Command.fence`).
 Reports are delivered at least once, in the order of the agent's journal; a report about an attempt that is over is
-void.  Both cross the wire and the disk by `model.codec`.
+void.  `model.codec` converts both for the network and the disk.
 """
 
 from typing import Annotated
@@ -41,7 +41,7 @@ from fpga_pool.model.objects.pool import RateSegment, SlotState
 
 
 class InputSource(Message, frozen=True, kw_only=True):
-    """A result that an agent holds, and that is the input of another job, or a part of it."""
+    """A result, held by an agent, that is the input of another job or a part of it."""
 
     job: Id
     attempt: Count
@@ -51,14 +51,14 @@ class InputSource(Message, frozen=True, kw_only=True):
 
 
 class AttemptMessage(Variant, frozen=True, kw_only=True):
-    """Base of what is said about one attempt of a job."""
+    """Base of the messages about one attempt of a job."""
 
     job: Id
     attempt: Count
 
 
 class AssignJob(AttemptMessage, frozen=True, kw_only=True):
-    """Queue a job on a slot: accept its input, load its function when due, compute, hold the result."""
+    """Queue a job on a slot: accept its input, load its function when it is its turn, compute, hold the result."""
 
     project_id: Text
     function: Text
@@ -67,49 +67,49 @@ class AssignJob(AttemptMessage, frozen=True, kw_only=True):
     order: Count
     #: Predicted compute time, by which the agent detects a hang.
     expected_s: Number
-    #: Share of the work that an evicted attempt has done on this host, and that need not be done again.
+    #: Share of the work that an evicted attempt has done on this host and that is not repeated.
     done: Share = 0.0
-    #: How the input is planned to move, from time 0 at UTC seconds of the pool; empty for one that moves in no time.
+    #: Planned transfer of the input, relative to `dispatched_at` (UTC seconds of the pool); empty if it takes no time.
     dispatched_at: Number = 0.0
     transfer: tuple[RateSegment, ...] = ()
-    #: How the result is planned to flow back, in seconds after the computation ends; empty for one without limits.
+    #: Planned transfer of the result, in seconds after the end of the computation; empty if its rate is not limited.
     result_transfer: tuple[RateSegment, ...] = ()
-    #: The agent itself gets the input: these results, one after the other; empty = a client sends it.
+    #: Results that the agent fetches and concatenates as the input; empty = a client sends the input.
     sources: tuple[InputSource, ...] = ()
-    #: The result is the input of other jobs: it stays when a client has it, until the pool releases the job.
+    #: The result is the input of other jobs: the agent keeps it until the pool releases the job.
     kept: bool = False
 
 
 class RetimeJob(AttemptMessage, frozen=True, kw_only=True):
-    """The input of an attempt is planned to move at other times or rates than said before."""
+    """Change the planned times or rates of the input transfer of an attempt."""
 
     dispatched_at: Number
     transfer: tuple[RateSegment, ...]
 
 
 class ReleaseJob(Variant, frozen=True, kw_only=True):
-    """Forget a job: stop it if it computes, delete its input and result."""
+    """Forget a job: stop its computation, if any, and delete its input and result."""
 
     #: "" in a command without effect.
     job: OptionalId
 
 
-#: Every agent knows it, and does nothing.
+#: A command that every agent understands and that does nothing.
 NO_EFFECT = ReleaseJob(job="")
 
 
 class EvictJob(AttemptMessage, frozen=True, kw_only=True):
-    """Stop an attempt that computes or waits, and keep its input; nothing is done about one that has ended."""
+    """Stop an attempt that computes or waits, and keep its input; no effect on an attempt that has ended."""
 
-    #: What was computed so far is kept as well.
+    #: Keep the progress of the computation as well.
     keep_progress: bool
 
 
 class ShapeFlow(AttemptMessage, frozen=True, kw_only=True):
-    """Hold the stream that brings a job's input to the rates of the plan; a command to the requester's agent.
+    """Limit the stream that sends a job's input to the rates of the plan; a command to the requester's agent.
 
-    It is about one attempt only, and what is left of it ends with the plan's last segment.  Said again of the same
-    stream it changes the rates while bytes move; a plan made earlier than the one that is held to is refused.
+    The limit applies to one attempt only, and ends with the last segment of the plan at the latest.  Another command
+    for the same stream changes the rates during the transfer; a plan older than the one in force is refused.
     """
 
     source_address: Text
@@ -119,7 +119,7 @@ class ShapeFlow(AttemptMessage, frozen=True, kw_only=True):
     #: Time 0 of the segments, UTC seconds of the pool.
     dispatched_at: Number
     transfer: tuple[RateSegment, ...]
-    #: The virtual machine of the host that sends it; "" = the host itself, or whatever has the source address.
+    #: The virtual machine of the host that sends the stream; "" = the host itself, or any sender with the address.
     server: OptionalId = ""
 
     def __post_init__(self) -> None:
@@ -127,11 +127,11 @@ class ShapeFlow(AttemptMessage, frozen=True, kw_only=True):
 
 
 class ReleaseFlow(AttemptMessage, frozen=True, kw_only=True):
-    """Lift the limit of a job's stream."""
+    """Remove the rate limit of a job's stream."""
 
 
 class HoldSlot(Variant, frozen=True, kw_only=True):
-    """Keep a slot for an instance: when the pool's jobs have left it, clear its memory and load the function."""
+    """Hold a slot for an instance: when the pool's jobs have left it, clear its memory and load the function."""
 
     instance: Id
     project_id: Text
@@ -141,21 +141,21 @@ class HoldSlot(Variant, frozen=True, kw_only=True):
 
 
 class FreeSlot(Variant, frozen=True, kw_only=True):
-    """An instance holds the slot no more: take it from the guest, and clear its memory."""
+    """Free a slot that an instance no longer holds: revoke the guest's access and clear the memory."""
 
     instance: Id
     lease_epoch: Count
 
 
 class LoadFunction(Variant, frozen=True, kw_only=True):
-    """Load a function that no job of the slot asks for yet; nothing is done about a slot that has something to do.
+    """Load a function that no job of the slot needs yet; no effect if the slot has something to do.
 
-    Nor about one that holds another function by now than when this was decided, so that a repeated decision costs no
-    second load.  It is for the moment at which it is sent, or for nothing.
+    It has no effect either if the slot no longer holds the function `replaces`, so that a repeated decision causes no
+    second load.  It is valid only at the time when it is sent.
     """
 
     function: Text
-    #: What the slot held when this was decided; "" = nothing.
+    #: Function that the slot held at the time of the decision; "" = none.
     replaces: Text
 
 
@@ -164,10 +164,10 @@ Action = JobAction | ShapeFlow | ReleaseFlow | HoldSlot | FreeSlot | LoadFunctio
 
 
 class Command(Message, frozen=True, kw_only=True):
-    """An action for one host, with what its agent needs to refuse a late or repeated one.
+    """An action for one host, with the data by which its agent refuses late or repeated commands.
 
-    Actions on a slot, or on a processor that gangs have, are fenced; those on the host itself (flows) have no slot, and
-    only their repeats are refused.
+    Actions on a slot, or on a processor of gangs, are fenced.  Actions on the host itself (flows) have no slot, and
+    only repeated ones are refused.
     """
 
     id: Text
@@ -178,7 +178,7 @@ class Command(Message, frozen=True, kw_only=True):
     slot: Text
     #: Position among the slot's commands.
     sequence: Count
-    #: Of the request that caused it (`history.Cause`); for log lines alone.
+    #: Ids of the request that caused it (`history.Cause`), used only in log lines.
     request_id: RequestId = ""
     global_request_id: RequestId = ""
     action: Action
@@ -190,20 +190,20 @@ class Command(Message, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> tuple[int, int]:
-        """Commands of a slot are accepted in growing order of this."""
+        """Epoch and sequence, in whose increasing order the commands of a slot are accepted."""
         return self.epoch, self.sequence
 
     def without_effect(self) -> "Command":
-        """Return the command that is numbered as this one and changes nothing on a slot; every agent knows it.
+        """Return a command with the same number that every agent understands and that has no effect on a slot.
 
-        A command that was merely left out would leave its slot behind the number of the last one, as if it were still
-        under way.
+        If the command were left out instead, the sequence of the slot would stay behind its last number, as if the
+        command were still under way.
         """
         return msgspec.structs.replace(self, action=NO_EFFECT)
 
 
 class Outcome(Message, frozen=True, kw_only=True):
-    """What an agent did with a command: "accepted", "repeated" (done before) or "refused", and why."""
+    """Outcome of a command on an agent: "accepted", "repeated" (executed before) or "refused", and the reason."""
 
     command: Text
     outcome: Text
@@ -220,7 +220,7 @@ class JobReport(AttemptMessage, frozen=True, kw_only=True):
 
 
 class FlowSeen(JobReport, frozen=True, kw_only=True):
-    """The input comes, with a token of the attempt, from the source that the client had named to the scheduler."""
+    """The input arrives, with a token of the attempt, from the source that the client had named to the scheduler."""
 
     source_address: Text
     source_port: Port
@@ -230,18 +230,18 @@ class FlowSeen(JobReport, frozen=True, kw_only=True):
 
 
 class InputStaged(JobReport, frozen=True, kw_only=True):
-    """The responder holds the whole input."""
+    """The responder has received the whole input."""
 
-    #: When its first byte came; None where all came at once, was here already, or began before the agent's start.
+    #: When its first byte arrived; None if it came at once, was there already, or began before the agent's start.
     transfer_began_at: ReportedMoment | None = None
 
 
 class JobStarted(JobReport, frozen=True, kw_only=True):
-    """The job computes."""
+    """The computation of the job has started."""
 
 
 class JobFinished(JobReport, frozen=True, kw_only=True):
-    """The job is complete and its result is held; for a short one this report includes the earlier steps."""
+    """The job is complete and its result is held; for a short job the report includes the times of earlier steps."""
 
     compute_s: Duration
     result_bytes: ResultBytes
@@ -252,7 +252,7 @@ class JobFinished(JobReport, frozen=True, kw_only=True):
 
 
 class JobFailed(JobReport, frozen=True, kw_only=True):
-    """The attempt failed; `retryable` where the job itself may be sound."""
+    """The attempt failed; it is `retryable` if the job itself may not be the cause."""
 
     code: Text
     message: Reason
@@ -260,7 +260,7 @@ class JobFailed(JobReport, frozen=True, kw_only=True):
 
 
 class JobEvicted(JobReport, frozen=True, kw_only=True):
-    """The attempt was stopped on command; the input stays, with this share of the work done."""
+    """The attempt was evicted on command; the agent keeps the input, and this share of the work is done."""
 
     done: Share
 
@@ -270,15 +270,15 @@ class JobReleased(JobReport, frozen=True, kw_only=True):
 
 
 class ResultDelivered(JobReport, frozen=True, kw_only=True):
-    """The client has the result and said so."""
+    """The client has confirmed that it has received the result."""
 
 
 class ResultExpired(JobReport, frozen=True, kw_only=True):
-    """The retention time ended; the result is deleted."""
+    """The retention time of the result has ended, and the result was deleted."""
 
 
 class SlotChanged(Variant, frozen=True, kw_only=True):
-    """A slot is in another state than before."""
+    """The state of a slot has changed."""
 
     slot: Text
     at: ReportedMoment
@@ -303,7 +303,7 @@ Report = (
 )
 
 
-#: Virtual machines, and flows, that a host may report; slots and processors; jobs and processes of gangs.
+#: Maximum numbers that a host may report: virtual machines and flows; slots and processors; jobs and processes.
 MOST_SERVERS = MOST_FLOWS = 1000
 _MOST_PLACES, _MOST_WORK = 10_000, 100_000
 
@@ -322,13 +322,13 @@ class ObservedSlot(Message, frozen=True, kw_only=True):
     function: Text = ""
     job: OptionalId = ""
     reason: Reason = ""
-    #: Sequence of the last command executed on the slot: while it is behind the slot's own, nothing is concluded
-    #: from what the heartbeat lacks; and the epoch of that command.
+    #: Sequence and epoch of the last command executed on the slot.  While the sequence is behind that in the database,
+    #: nothing is concluded from what is missing in the heartbeat.
     sequence: Count = 0
     epoch: Count = 0
-    #: Instance that the agent keeps the slot for; "" = none.
+    #: Instance for which the agent holds the slot; "" = none.
     instance: OptionalId = ""
-    #: How it is linked to other slots, see `model.objects.links`.
+    #: Links to other slots, see `model.objects.links`.
     links: Text = ""
 
 
@@ -338,12 +338,12 @@ class ObservedJob(Message, frozen=True, kw_only=True):
     job: Id
     attempt: Count
     slot: Text
-    #: How much of its input is here, where that is not as planned: what goes as planned says the same in every beat.
+    #: Received bytes of its input if it does not move as planned; else None, so that successive heartbeats are equal.
     moved_bytes: ByteCount | None = None
 
 
 class ObservedFlow(Message, frozen=True):
-    """How fast the input of a job arrived between two heartbeats."""
+    """Rate at which the input of a job arrived between two heartbeats."""
 
     job: Id
     attempt: Count
@@ -351,13 +351,13 @@ class ObservedFlow(Message, frozen=True):
 
 
 class ObservedServer(Message, frozen=True, kw_only=True):
-    """A virtual machine that runs on the host, with ports of Neutron; its project may send from it."""
+    """A virtual machine with Neutron ports on the host, from which its project may send inputs."""
 
     uuid: Uuid
     project_id: ProjectId
-    #: What it may send: less than its host where a port of it has a limit.
+    #: Limit of its egress, which is lower than that of its host if a port has a limit.
     egress_bps: Rate
-    #: The agent holds its flows at its taps.
+    #: Whether the agent limits its flows at its tap devices.
     held: bool
 
 
@@ -365,7 +365,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     """The full observed state of one host."""
 
     host: Text
-    #: Secret of the agent, how often it was started, and how many heartbeats it has sent since.
+    #: Secret of the agent, number of its starts, and number of its heartbeats since the last start.
     agent_id: Text
     boot: Count
     beat: Count
@@ -376,24 +376,24 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     data_port: Annotated[int, Meta(ge=0, le=65535)]
     slots: Annotated[tuple[ObservedSlot, ...], Meta(max_length=_MOST_PLACES)]
     jobs: Annotated[tuple[ObservedJob, ...], Meta(max_length=_MOST_WORK)]
-    #: What it gives to gangs, and their processes.
+    #: Processors that it offers to gangs, and processes of gangs.
     processors: Annotated[tuple[ObservedProcessor, ...], Meta(max_length=_MOST_PLACES)] = ()
     processes: Annotated[tuple[ObservedProcess, ...], Meta(max_length=_MOST_WORK)] = ()
-    #: Reports in the agent's journal that were not yet acknowledged: while there are any, nothing is concluded at all.
+    #: Number of unacknowledged reports in the agent's journal; if not 0, states are not compared with the database.
     unreported: Count = 0
-    #: The data port speaks TLS only.
+    #: Whether the data port accepts TLS only.
     data_tls: bool = False
     #: Number of streams and commands refused since its start; its log has the reasons.
     refused_streams: Count = 0
     refused_commands: Count = 0
     availability_zone: Text = ""
-    #: Egress driver by which flows that leave this host are limited; "" = none.
+    #: Egress driver that limits the flows leaving this host; "" = none.
     egress_driver: Text = ""
     #: Name of the host's provider in Placement (Nova's hypervisor_hostname); "" = that of the host.
     node: Text = ""
-    #: None: not known yet, as before the hypervisor has answered.
+    #: None = not known yet, for example before the hypervisor has answered.
     servers: Annotated[tuple[ObservedServer, ...], Meta(max_length=MOST_SERVERS)] | None = ()
-    #: Of the inputs under way; these alone are no news for which a heartbeat is compared with the database.
+    #: Rates of the inputs under way; a change of these alone causes no comparison of the heartbeat with the database.
     flows: Annotated[tuple[ObservedFlow, ...], Meta(max_length=MOST_FLOWS)] = ()
-    #: No news either; None = nothing was measured since those of an earlier heartbeat.
+    #: A change of these causes no comparison, either; None = no measurement since that of an earlier heartbeat.
     counters: HostCounters | None = None

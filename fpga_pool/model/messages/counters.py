@@ -1,4 +1,4 @@
-"""How busy a host is, as its agent measures it; what a host can say is bounded here, for all readers."""
+"""Load of a host as measured by its agent; the types bound the values that a host can report."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from msgspec import Meta
 from fpga_pool.model.codec import Message
 from fpga_pool.model.fields import ByteCount, Flat, ReportedMoment, Rest, Share, Text, Uuid
 
-#: Guests, and cards, that a host may report.
+#: Maximum numbers of guests and cards that a host may report.
 MOST_GUESTS, MOST_CARDS = 1000, 64
 
 _Cpus = Annotated[float, Meta(ge=0, le=65536, description="a number of processors from 0 to 65536")]
@@ -15,33 +15,33 @@ _MeasuredRate = Annotated[float, Meta(ge=0, le=1e15, description="bits per secon
 
 
 class GuestCounters(Message, frozen=True, kw_only=True):
-    """How many processors a virtual machine has used, in the mean."""
+    """Mean number of processors that a virtual machine has used."""
 
     uuid: Uuid
     cpus: _Cpus
 
 
 class CardCounters(Message, frozen=True, kw_only=True):
-    """What the runs that ended on a card have moved over its DMA."""
+    """Mean DMA rate of the runs that ended on a card."""
 
     card: Text
     dma_bps: _MeasuredRate
 
 
 class HostCounters(Message, frozen=True, kw_only=True):
-    """Means since the measurement before; None = this host does not say so."""
+    """Mean values since the previous measurement; None = not measured on this host."""
 
     at: Annotated[ReportedMoment, Rest.MOMENT]
-    #: Processors online, and how many of them were in use.
+    #: Number of processors online, and of those in use.
     cpus: _Cpus | None = None
     busy_cpus: _Cpus | None = None
-    #: Memory, and what programs could not get of it at the end.
+    #: Size of the memory, and the part of it that was not available to programs at the end.
     memory_bytes: ByteCount | None = None
     used_bytes: ByteCount | None = None
-    #: Of its network cards together.
+    #: Sums over its network interfaces.
     received_bps: _MeasuredRate | None = None
     sent_bps: _MeasuredRate | None = None
-    #: Share of the time in which something waited for a processor, memory or a disk.
+    #: Share of the time in which some task waited for a processor, memory or a disk.
     cpu_pressure: Share | None = None
     memory_pressure: Share | None = None
     io_pressure: Share | None = None
@@ -50,7 +50,7 @@ class HostCounters(Message, frozen=True, kw_only=True):
 
 
 class HostLoad(Message, frozen=True, kw_only=True):
-    """What a host that lives has measured last."""
+    """Last measurement of a living host."""
 
     host: Text
     counters: Flat[HostCounters]

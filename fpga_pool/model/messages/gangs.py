@@ -8,11 +8,11 @@ from fpga_pool.model.codec import Message, Variant
 from fpga_pool.model.fields import Count, Duration, Id, Number, Reason, ReportedMoment, Text, text
 from fpga_pool.model.flavor import Tier
 
-# Commands; each is one of the processor's ---------------------------------------------------------------------------
+# Commands; each is fenced by the processor --------------------------------------------------------------------------
 
 
 class ProcessMessage(Variant, frozen=True, kw_only=True):
-    """Base of what is said about one process of one attempt of a gang."""
+    """Base of the messages about one process of one attempt of a gang."""
 
     gang: Id
     index: Count
@@ -23,21 +23,21 @@ class LaunchProcess(ProcessMessage, frozen=True, kw_only=True):
     """Launch a process in a tier of the processor."""
 
     tier: Tier
-    #: Processes of the gang.
+    #: Number of processes of the gang.
     processes: Count
     cpu_usage: Number
     work_s: Number
-    #: What it has done already, where it goes on.
+    #: Computation time done before, from which it resumes.
     done_s: Number = 0.0
-    #: Image of its guest, "" = the host's default; and the command passed to it.
+    #: Image of its guest ("" = the host's default), and the command passed to it.
     image: Text = ""
     command: Annotated[str, text(4096)] = ""
-    #: Name of the saved memory that it goes on from, "" = none: see `ProcessSaved`.
+    #: Name of the saved memory from which it resumes ("" = none), see `ProcessSaved`.
     saved: Text = ""
 
 
 class SetTier(ProcessMessage, frozen=True, kw_only=True):
-    """Put a process into another tier of the processor where it is."""
+    """Move a process to another tier of its processor."""
 
     tier: Tier
 
@@ -49,7 +49,7 @@ class SaveProcess(ProcessMessage, frozen=True, kw_only=True):
 class StopProcess(ProcessMessage, frozen=True, kw_only=True):
     """Stop a process permanently, and report when nothing of it is left, even if it does not exist."""
 
-    #: Name of a saved memory that will not be resumed from: it is removed.
+    #: Name of a saved memory to remove, because nothing will resume from it; "" = none.
     saved: Text = ""
 
 
@@ -66,11 +66,11 @@ class ProcessReport(ProcessMessage, frozen=True, kw_only=True):
 
 
 class ProcessStarted(ProcessReport, frozen=True, kw_only=True):
-    """The process runs."""
+    """The process has started."""
 
 
 class ProcessExited(ProcessReport, frozen=True, kw_only=True):
-    """The process has done its work and is gone."""
+    """The process has completed its work and ended."""
 
     cpu_s: Duration = 0.0
 
@@ -80,7 +80,7 @@ class ProcessSaved(ProcessReport, frozen=True, kw_only=True):
 
     done_s: Duration
     cpu_s: Duration = 0.0
-    #: Name of its saved memory, accessible to all hosts; "" = only its progress is saved.
+    #: Name of its saved memory, which all hosts can access; "" = only its progress is saved.
     saved: Text = ""
 
 
@@ -104,13 +104,13 @@ GangReport = ProcessStarted | ProcessExited | ProcessSaved | ProcessStopped | Pr
 
 
 class ObservedProcessor(Message, frozen=True, kw_only=True):
-    """A processor that its host gives to gangs, and the last command executed on it; see `ObservedSlot`."""
+    """A processor that its host offers to gangs, and the last command executed on it; see `ObservedSlot`."""
 
     processor: Text
     number: Count
     sequence: Count = 0
     epoch: Count = 0
-    #: False: no other process may come here; it was taken from the gangs while one of them had it.
+    #: False if the host has withdrawn it while a gang used it: no other process may be placed here.
     offered: bool = True
 
 
@@ -122,10 +122,10 @@ class ObservedProcess(Message, frozen=True, kw_only=True):
     attempt: Count
     processor: Text
     tier: Tier
-    #: What it had done at a moment, in seconds on a dedicated processor, and its rate since: the same in every beat
-    #: as long as it goes on like that.
+    #: Progress at `progress_at`, in seconds on a dedicated processor, and its rate since then; the values stay the same
+    #: in every heartbeat while the rate does not change.
     done_s: Duration = 0.0
     rate: Annotated[float, Meta(ge=0, le=1e3)] = 0.0
     progress_at: ReportedMoment = 0.0
-    #: Its agent is about to stop or to save it.
+    #: Whether its agent is stopping or saving it.
     ending: bool = False

@@ -1,4 +1,4 @@
-"""What would become of work if it was created now: the answers of dry runs."""
+"""Predictions for work as if it were created now: the answers to dry runs."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from fpga_pool.model.flavor import Tier, Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob:
-    """Where and when a job would compute; "" and None where it would wait for a place."""
+    """Predicted place and times of a job; "" and None if it would wait for a place."""
 
     #: Position in its batch, task or pipeline.
     index: int
@@ -27,13 +27,13 @@ class PlannedJob:
 class PlannedPart(PlannedJob):
     """A share of a task, or a subtask of a pipeline."""
 
-    #: Its slot would load the function first.
+    #: Whether its slot would have to load the function first.
     loads: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """What would become of a batch if it was created now: fields are those of `Batch`, None where none would be."""
+    """Prediction for a batch; its fields are those of `Batch`, None if they would not be set."""
 
     policy: str
     jobs: int
@@ -43,46 +43,46 @@ class PlannedBatch:
     lower_bound_s: Number | None
     planned_completion_s: Number | None
     completion_bound_s: Number | None
-    #: When its last job would end, UTC seconds.
+    #: Predicted end of its last job, UTC seconds.
     ends_at: Moment | None
-    #: By how much that would be after its deadline; None = it would not, or there is none.
+    #: How long after its deadline it would end; None = not late, or no deadline.
     late_s: Number | None
-    #: As in `BatchDetail`, of the jobs that would wait.
+    #: As in `BatchDetail`, for the jobs that would wait.
     pending_reason: str
     expected_at: Moment | None
-    #: By index.
+    #: Ordered by index.
     job_list: tuple[PlannedJob, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTask:
-    """What would become of a task: where and when it would compute, or why it would wait and until when."""
+    """Prediction for a task: where and when it would compute, or why and until when it would wait."""
 
     function: str
     topology: Topology
     shares: int
     input_bytes: int
-    #: Waiting tasks of its shard, all of which have come before it.
+    #: Number of tasks of its shard that wait already.
     ahead: int
-    #: On how many slots it would compute, None = it would wait; and how many of these load its function first.
+    #: Number of slots on which it would compute (None = it would wait), and of those to be loaded first.
     slots: int | None
     loads: int
-    #: When it would get its slots, if that is now; the times of its shares are relative to this.
+    #: When it would get its slots, if immediately; the times of its shares are relative to this.
     dispatched_at: Moment | None
-    #: Compute time of its quickest shape that some host has slots for; None = none has.
+    #: Compute time of its fastest shape for which some host has slots; None = no host has.
     lower_bound_s: Number | None
     pending_reason: str
-    #: When it would begin to compute, and end; None = unknown.
+    #: Predicted begin and end of the computation; None = unknown.
     expected_at: Moment | None
     ends_at: Moment | None
     slot_list: tuple[str, ...]
-    #: By index.
+    #: Ordered by index.
     share_list: tuple[PlannedPart, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedProcess:
-    """Where a process of a gang would begin."""
+    """Predicted first place of a process of a gang."""
 
     index: int
     host: str
@@ -92,21 +92,21 @@ class PlannedProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGang:
-    """What would become of a gang: on which processors it would begin, or why it would wait and until when."""
+    """Prediction for a gang: the processors on which it would begin, or why and until when it would wait."""
 
     processes: int
     runtime_s: Number
-    #: Gangs of its shard that wait for the foreground, all of which have come before it.
+    #: Number of gangs of its shard that wait for the foreground already.
     ahead: int
-    #: Where it would begin now; None = it would wait.
+    #: Tier in which it would begin now; None = it would wait.
     tier: Tier | None
-    #: It would begin in the background with the higher priority, for a trial.
+    #: Whether it would begin with a trial: in the background, with the higher priority.
     trial: bool
-    #: What it takes on dedicated processors, by its own estimate.
+    #: Run time on dedicated processors, by its own estimate.
     lower_bound_s: Number
     #: Why it would not begin in the foreground now.
     pending_reason: str
-    #: When it would begin in the foreground by all estimates, and end; None = unknown.
+    #: Begin in the foreground and end, according to the estimates of all gangs; None = unknown.
     expected_at: Moment | None
     ends_at: Moment | None
     process_list: tuple[PlannedProcess, ...]
@@ -114,18 +114,18 @@ class PlannedGang:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPipeline:
-    """What would become of a pipeline: its subtasks one after the other, each when all that it reads is there."""
+    """Prediction for a pipeline, each of whose subtasks begins when all its inputs are available."""
 
     subtasks: int
     input_bytes: int
-    #: When the first subtasks would get places, if that is now; the times of all are relative to this.
+    #: When the first subtasks would get places, if immediately; the times of all subtasks are relative to this.
     dispatched_at: Moment | None
     planned_makespan_s: Number | None
-    #: Of its longest path, each subtask computed where it is quickest; None = one of them cannot be computed now.
+    #: Length of its longest path, with each subtask on its fastest place; None = a subtask cannot be computed now.
     lower_bound_s: Number | None
     pending_reason: str
-    #: When the first one would begin to compute, and the last one end; None = unknown.
+    #: Begin of the first subtask and end of the last one; None = unknown.
     expected_at: Moment | None
     ends_at: Moment | None
-    #: By index: each follows its predecessors.
+    #: Ordered by index; each subtask follows its predecessors.
     subtask_list: tuple[PlannedPart, ...]

@@ -1,4 +1,4 @@
-"""What operators remove from the database: the request and the answer."""
+"""Removal of old records from the database by operators: the request and the answer."""
 
 from dataclasses import dataclass
 
@@ -7,29 +7,29 @@ from fpga_pool.model.fields import Moment, ProjectId
 
 
 class PurgeRequest(Message, frozen=True, kw_only=True):
-    """An operator's wish to remove what ended before a point in time; what is in use stays."""
+    """An operator's request to remove everything that ended before a point in time and is not in use."""
 
     ended_before: Moment
-    #: None = of all projects, and hosts and offers of keys, which are of none.
+    #: None = all projects, and also hosts and offers of keys, which belong to no project.
     project_id: ProjectId | None = None
-    #: Count only, remove nothing.
+    #: Only count the records, and remove nothing.
     dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purge:
-    """What was removed, or would be."""
+    """Numbers of records that were removed, or would be."""
 
-    #: False = this took long, and some is left: the request is to be repeated.
+    #: False = the time limit was reached, and the request has to be repeated for the rest.
     complete: bool
     batches: int
     jobs: int
     tasks: int
     gangs: int
     leases: int
-    #: Of functions into slots.
+    #: Loads of functions into slots.
     loads: int
-    #: Those that were silent and had no slots.
+    #: Lost hosts without slots.
     hosts: int
-    #: Of keys that were not accepted.
+    #: Offers of keys that were not accepted.
     offers: int

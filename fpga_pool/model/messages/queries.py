@@ -1,4 +1,4 @@
-"""Query parameters of the REST API: each operation names the class of its own."""
+"""Query parameters of the REST API: each operation names the class of its parameters."""
 
 from datetime import datetime
 from typing import Annotated
@@ -13,36 +13,36 @@ Since = Annotated[datetime, Meta(tz=True, description="a date with a time zone, 
 
 
 class ProjectQuery(Message, frozen=True, kw_only=True):
-    """Of which project an object is."""
+    """Parameter for the project of an object."""
 
     #: Another project than the caller's own, or "all"; for admins.
     project_id: ProjectId | None = None
 
 
 class WorkQuery(ProjectQuery, frozen=True, kw_only=True):
-    """Which objects of a project are wanted: those that match all parameters, a page at a time."""
+    """Parameters of a list of objects of a project: filters that must all match, order and page."""
 
     #: One or several states.
     state: tuple[str, ...] = ()
-    #: Created then or later.
+    #: Created at this time or later.
     since: Since | None = None
     sort: Annotated[str, Meta(pattern=r"^created_at(:asc|:desc)?\Z", description="created_at with :asc or :desc")] = (
         "created_at:desc"
     )
     limit: Limit1000 = 100
-    #: The last object of the page before; None = the first page.
+    #: The last object of the previous page; None = the first page.
     marker: Uuid | None = None
 
 
 class NamedWorkQuery(WorkQuery, frozen=True, kw_only=True):
-    """Which designs or gangs are wanted."""
+    """Parameters of a list of designs or gangs."""
 
     #: One or several names.
     name: tuple[Text, ...] = ()
 
 
 class BatchQuery(NamedWorkQuery, frozen=True, kw_only=True):
-    """Which batches or pipelines are wanted: with both parameters those that have a job of the function on the host."""
+    """Parameters of a list of batches or pipelines; `function` and `host` together must match the same job."""
 
     #: One or several functions of their jobs, and hosts on which these were planned.
     function: tuple[Text, ...] = ()
@@ -50,98 +50,98 @@ class BatchQuery(NamedWorkQuery, frozen=True, kw_only=True):
 
 
 class TaskQuery(NamedWorkQuery, frozen=True, kw_only=True):
-    """Which tasks are wanted."""
+    """Parameters of a list of tasks."""
 
     #: One or several functions.
     function: tuple[Text, ...] = ()
 
 
 class ProjectJobQuery(WorkQuery, frozen=True, kw_only=True):
-    """Which jobs of all batches are wanted."""
+    """Parameters of a list of jobs of all batches."""
 
     #: One or several functions.
     function: tuple[Text, ...] = ()
-    #: One or several hosts on which they were planned, and batches that they are of.
+    #: One or several hosts on which they were planned, and batches to which they belong.
     host: tuple[Text, ...] = ()
     batch_uuid: tuple[Uuid, ...] = ()
 
 
 class NameQuery(Message, frozen=True, kw_only=True):
-    """Which part of a list by name is wanted."""
+    """Order and page of a list sorted by name."""
 
     sort: Annotated[str, Meta(pattern=r"^name(:asc|:desc)?\Z", description="name:asc or name:desc")] = "name:asc"
     limit: Limit1000 | None = None
-    #: Name of the last object of the page before; None = the first page.
+    #: Name of the last object of the previous page; None = the first page.
     marker: Text | None = None
 
 
 class SlotQuery(NameQuery, frozen=True, kw_only=True):
-    """Which slots are wanted: those that match all parameters."""
+    """Parameters of a list of slots: filters that must all match."""
 
-    #: One or several states, functions that are loaded, and hosts.
+    #: One or several states, loaded functions, and hosts.
     state: tuple[str, ...] = ()
     function: tuple[Text, ...] = ()
     host: tuple[Text, ...] = ()
-    #: Their last event was then or later.
+    #: Their last event was at this time or later.
     since: Since | None = None
 
 
 class CardQuery(NameQuery, frozen=True, kw_only=True):
-    """Which cards are wanted: those that match all parameters."""
+    """Parameters of a list of cards: filters that must all match."""
 
     #: One or several states, boards, and hosts.
     state: tuple[str, ...] = ()
     board: tuple[Text, ...] = ()
     host: tuple[Text, ...] = ()
-    #: The last event of one of their slots was then or later.
+    #: The last event of one of their slots was at this time or later.
     since: Since | None = None
 
 
 class HostQuery(NameQuery, frozen=True, kw_only=True):
-    """Which hosts are wanted."""
+    """Parameters of a list of hosts."""
 
     alive: bool | None = None
-    #: Their last event was then or later.
+    #: Their last event was at this time or later.
     since: Since | None = None
 
 
 class ProcessorQuery(NameQuery, frozen=True, kw_only=True):
-    """Which processors of gangs are wanted."""
+    """Parameters of a list of processors for gangs."""
 
     #: One or several hosts.
     host: tuple[Text, ...] = ()
 
 
 class PartQuery(Message, frozen=True, kw_only=True):
-    """Which part of a list that has no pages in the database is wanted."""
+    """Page of a list that is not read from the database page by page."""
 
     limit: Limit1000 | None = None
-    #: That of the link to the next page; None = the first page.
+    #: The marker in the link to the next page; None = the first page.
     marker: Text | None = None
 
 
 class CountersQuery(PartQuery, frozen=True, kw_only=True):
-    """Whose counters are wanted; None = those of all hosts that live."""
+    """Parameters of a list of counters: of one host, or (None) of all living hosts."""
 
     host: Text | None = None
     sort: Annotated[str, Meta(pattern=r"^host(:asc|:desc)?\Z", description="host:asc or host:desc")] = "host:asc"
 
 
 class ServiceQuery(PartQuery, frozen=True, kw_only=True):
-    """Which part of the list of services is wanted; by kind and name."""
+    """Order and page of the list of services, which is sorted by kind and name."""
 
     sort: Annotated[str, Meta(pattern=r"^kind(:asc|:desc)?\Z", description="kind:asc or kind:desc")] = "kind:asc"
 
 
 class WorkCountQuery(ServiceQuery, frozen=True, kw_only=True):
-    """Of which project the work is counted; by kind and state."""
+    """Parameters of the numbers of work of a project, which are sorted by kind and state."""
 
     #: Another project than the caller's own, or "all"; for admins.
     project_id: ProjectId | None = None
 
 
 class FlowQuery(PartQuery, frozen=True, kw_only=True):
-    """Of which project the inputs under way are wanted; by requester, host and job."""
+    """Parameters of a list of inputs under way of a project, which is sorted by requester, host and job."""
 
     #: Another project than the caller's own, or "all"; for admins.
     project_id: ProjectId | None = None
@@ -151,76 +151,76 @@ class FlowQuery(PartQuery, frozen=True, kw_only=True):
 
 
 class EventQuery(Message, frozen=True, kw_only=True):
-    """Which part of the events of an object is wanted: those that match all parameters."""
+    """Parameters of a list of events of one object: filters that must all match, order and page."""
 
     #: One or several names of events.
     event: tuple[Text, ...] = ()
-    #: At that time or later; before that time.
+    #: Begin (inclusive) and end (exclusive) of the period.
     since: Since | None = None
     until: Since | None = None
     sort: Annotated[str, Meta(pattern=r"^at(:asc|:desc)?\Z", description="at:asc or at:desc")] = "at:desc"
     limit: Limit1000 = 100
-    #: Number of the last event of the page before; None = the first page.
+    #: Number of the last event of the previous page; None = the first page.
     marker: Count | None = None
 
 
 class WorkEventQuery(EventQuery, frozen=True, kw_only=True):
-    """Which part of the events of an object of a project is wanted."""
+    """Parameters of a list of events of one object of a project."""
 
     #: Another project than the caller's own, or "all"; for admins.
     project_id: ProjectId | None = None
 
 
 class PoolEventQuery(Message, frozen=True, kw_only=True):
-    """Which events of all objects are wanted: those that match all parameters, newest first, a page at a time."""
+    """Parameters of a list of events of all objects, newest first: filters that must all match, and page."""
 
-    #: One or several kinds of objects, names or uuids of these, hosts where they are, and names of events.
+    #: One or several kinds of objects, names or uuids of objects, hosts where they are, and names of events.
     kind: tuple[Text, ...] = ()
     name: tuple[Text, ...] = ()
     host: tuple[Text, ...] = ()
     event: tuple[Text, ...] = ()
-    #: Another project than the caller's own, or "all", with what belongs to no project; for admins.
+    #: Another project than the caller's own, or "all", which includes objects of no project; for admins.
     project_id: ProjectId | None = None
-    #: At that time or later; before that time.
+    #: Begin (inclusive) and end (exclusive) of the period.
     since: Since | None = None
     until: Since | None = None
     limit: Limit1000 = 100
-    #: That of the link to the next page; None = the first page.
+    #: The marker in the link to the next page; None = the first page.
     marker: Text | None = None
 
 
-#: For how long a caller waits for something new.
+#: How long a caller waits for changes.
 Patience = Annotated[float, Meta(ge=0, le=5, description="0 to 5 seconds")]
 
 
 class JobQuery(ProjectQuery, frozen=True, kw_only=True):
-    """Which jobs of a batch are wanted: of some states, of those changed after what was seen; and how long to wait."""
+    """Parameters of a list of jobs of a batch: states, changes after a previous answer, and how long to wait."""
 
     state: tuple[str, ...] = ()
     changed_after: str | None = None
     wait_s: Patience = 0.0
-    #: Whether the batch itself is wanted, too.
+    #: Whether the answer includes the batch.
     batch: bool = False
     sort: Annotated[str, Meta(pattern=r"^index(:asc|:desc)?\Z", description="index:asc or index:desc")] = "index:asc"
     limit: Limit1000 | None = None
-    #: Index of the last job of the page before; None = the first page.
+    #: Index of the last job of the previous page; None = the first page.
     marker: Count | None = None
 
 
 class NewBatchQuery(Message, frozen=True, kw_only=True):
-    """For how long the answer may wait until jobs have places; they are in it then, with tickets for small inputs."""
+    """How long the answer may wait for jobs to get places; it includes these, with tickets for small inputs."""
 
     wait_s: Patience = 0.0
 
 
 class LibraryQuery(Message, frozen=True, kw_only=True):
-    """In which host's library it is looked; None = for each board, in that of the first with such a card."""
+    """Host whose library is inspected; None = for each board, the library of the first host with such a card."""
 
     host: Text | None = None
 
 
 class BitstreamQuery(NameQuery, frozen=True, kw_only=True):
-    """Which bitstreams are wanted: those that match all parameters; `host` as in LibraryQuery."""
+    """Parameters of a list of bitstreams: filters that must all match; `host` as in LibraryQuery."""
 
     host: Text | None = None
     #: One or several functions, boards, and kinds of slots.
@@ -230,7 +230,7 @@ class BitstreamQuery(NameQuery, frozen=True, kw_only=True):
 
 
 class CalibrationQuery(PartQuery, frozen=True, kw_only=True):
-    """Of which function the fit is wanted; None = of all; by function and board."""
+    """Parameters of a list of fitted time models, of one function or (None) of all; sorted by function and board."""
 
     function: str | None = None
     sort: Annotated[str, Meta(pattern=r"^function(:asc|:desc)?\Z", description="function:asc or function:desc")] = (
@@ -239,19 +239,19 @@ class CalibrationQuery(PartQuery, frozen=True, kw_only=True):
 
 
 class UsageQuery(Message, frozen=True, kw_only=True):
-    """Of which project and period the usage is wanted, a page at a time."""
+    """Parameters of a list of usage: project, period, order and page."""
 
     #: Another project than the caller's own, or "all"; for admins.
     project_id: ProjectId | None = None
-    #: The day before the end, and now, by default.
+    #: Period; the defaults are one day before the end, and now.
     start: Since | None = None
     end: Since | None = None
-    #: By project and function.
+    #: Sorted by project and function.
     sort: Annotated[
         str, Meta(pattern=r"^project_id(:asc|:desc)?\Z", description="project_id:asc or project_id:desc")
     ] = "project_id:asc"
     limit: Limit1000 = 1000
-    #: Project and function of the last row of the page before, as PROJECT/FUNCTION.
+    #: Project and function of the last row of the previous page, as PROJECT/FUNCTION.
     marker: Text | None = None
 
 

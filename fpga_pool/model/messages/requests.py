@@ -26,14 +26,14 @@ from fpga_pool.model.objects.gangs import Gang, Migration, Process
 from fpga_pool.model.objects.pool import SLOT_NAMESPACE, Batch, Job, LeaseKind, RateSegment, Slot
 from fpga_pool.model.objects.tasks import Task
 
-#: An input of at most this size moves in one burst: no flow of its own is limited for it.
+#: Inputs up to this size are sent in one burst, without rate control.
 SMALL_INPUT_BYTES = 64 * 1024
-#: Results up to this size flow back in one burst, without their own rates.
+#: Results up to this size are sent back in one burst, without rate control.
 SMALL_RESULT_BYTES = 64 * 1024
 
 
 class TicketRequest(Message, frozen=True, kw_only=True):
-    """A client's wish to move the bytes of one job; the source identifies its flow for rate control."""
+    """A client's request to move the bytes of one job; the source identifies its flow for rate control."""
 
     job: Uuid
     purpose: Annotated[str, Meta(pattern=r"^(send|fetch)\Z", description="send or fetch")]
@@ -45,7 +45,7 @@ class TicketRequest(Message, frozen=True, kw_only=True):
 
 
 class TicketRequests(Message, frozen=True, kw_only=True):
-    """Wishes to move bytes, granted all or none."""
+    """Requests for tickets, of which all or none are granted."""
 
     tickets: Annotated[
         tuple[TicketRequest, ...], Meta(min_length=1, max_length=1000, description="a list of 1 to 1000 requests")
@@ -53,20 +53,20 @@ class TicketRequests(Message, frozen=True, kw_only=True):
 
 
 class Receipt(Message, frozen=True, kw_only=True):
-    """A client's word that it has the result of a job, checked."""
+    """A client's confirmation that it has received and verified the result of a job."""
 
     job: Uuid
     sha256: Sha256
 
 
 class Receipts(Message, frozen=True, kw_only=True):
-    """Results that a client has, as far as the pool may hold them still."""
+    """Confirmations of received results, some of which the pool may not hold any more."""
 
     receipts: Annotated[tuple[Receipt, ...], Meta(min_length=1, max_length=1000, description="a list of 1 to 1000")]
 
 
 class BatchChange(Message, frozen=True, kw_only=True):
-    """A tenant's wish to change a batch; None = as it is."""
+    """A tenant's request to change a batch; None = unchanged."""
 
     held: Annotated[bool, Meta(description="true or false")] | None = None
     priority: Priority | None = None
@@ -77,7 +77,7 @@ class BatchChange(Message, frozen=True, kw_only=True):
 
 
 class SlotChange(Message, frozen=True, kw_only=True):
-    """An operator's wish to take a slot, or all slots of a card, out of service, or to give them back."""
+    """An operator's request to take a slot, or all slots of a card, out of service or back into service."""
 
     drain: Annotated[bool, Meta(description="true or false")]
     reason: Text = ""
@@ -85,28 +85,28 @@ class SlotChange(Message, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """Leave to move the bytes of one job: where to, with which token, how fast."""
+    """A permission to move the bytes of one job, with the address, token and rates."""
 
     job: str
-    #: The attempt that it is good for: another one than the client knows of if the job was planned again meanwhile.
+    #: The attempt for which it is valid; newer than the attempt known to the client if the job was planned again.
     attempt: int
     purpose: str
     address: str
     port: int
     token: str
     input_bytes: int
-    #: Rates relative to the plan's time 0, and what time it is there now.
+    #: Planned rates relative to the plan's time 0, and the present time relative to it.
     transfer: tuple[RateSegment, ...]
     elapsed_s: Number
-    #: The requester's host holds the stream to these rates: the client need not.
+    #: Whether the requester's host limits the stream to these rates, so that the client need not.
     shaped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTicket:
-    """Leave for an agent to read a result that is the input of a job on its host, or a part of it."""
+    """A permission for an agent to read a result that is the input, or a part of it, of a job on its host."""
 
-    #: Whose result it is.
+    #: The job whose result is read.
     job: str
     host: str
     address: str
@@ -117,22 +117,22 @@ class SourceTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDetail:
-    """A batch with what can be said of it now."""
+    """A batch with its current predictions."""
 
     batch: Flat[Batch]
-    #: Why some of its jobs wait for a place, and when the first of them is expected to begin, UTC seconds; "" and None
-    #: where nothing is to say.
+    #: Why some of its jobs wait for a place, and the expected begin of the first of them, UTC seconds; "" and None if
+    #: not applicable or unknown.
     pending_reason: str
     expected_at: Moment | None
-    #: When the last of its jobs that have a place is planned to end, UTC seconds; None = none has.
+    #: Planned end of the last of its placed jobs, UTC seconds; None = no job is placed.
     ends_at: Moment | None = None
-    #: By how much it ends after its deadline, or is expected to; None = it does not, or has none.
+    #: How long after its deadline it ends or is expected to end; None = not late, or no deadline.
     late_s: Number | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetail:
-    """A job with why it waits for a place ("" = it does not), and when it is expected to begin to compute."""
+    """A job with the reason why it waits for a place ("" = it does not), and the expected begin of its computation."""
 
     job: Flat[Job]
     pending_reason: str
@@ -142,30 +142,30 @@ class JobDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineDetail:
-    """A pipeline with its subtasks: the jobs of the batch that has its uuid."""
+    """A pipeline with its subtasks, which are the jobs of the batch with its uuid."""
 
     pipeline: Flat[Batch]
-    #: As those of a batch.
+    #: As in `BatchDetail`.
     pending_reason: str
     expected_at: Moment | None
     ends_at: Moment | None = None
     late_s: Number | None = None
-    #: By index: each follows its predecessors.
+    #: Ordered by index; each subtask follows its predecessors.
     subtask_list: tuple[Job, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChanges:
-    """The jobs of a batch that changed after what the asker has seen, by index."""
+    """The jobs of a batch that have changed since the caller's previous query, by index."""
 
     jobs: tuple[Job, ...]
-    #: Generation of each shard at this moment: what the next question passes as seen.
+    #: Generation of each shard at this moment, which the next query passes as seen.
     seen: Mapping[str, int]
-    #: What time it is in the pool.
+    #: Current time of the pool.
     at: Moment
-    #: The batch, no older than its jobs, where it was asked for.
+    #: The batch if requested; read no earlier than its jobs.
     batch: Batch | None = None
-    #: For the small inputs of jobs of a new batch.
+    #: Tickets for the small inputs of jobs of a new batch.
     tickets: tuple[Ticket, ...] = ()
 
 
@@ -174,21 +174,21 @@ class JobList:
     """The jobs of a batch as the REST API lists them, by index."""
 
     jobs: tuple[Job, ...]
-    #: What the next question passes as `changed_after`; nobody outside need understand it.
+    #: Opaque value that the next query passes as `changed_after`.
     seen: str
-    #: What time it is in the pool, on the clock of all its times.
+    #: Current time of the pool, to which all its times refer.
     at: Moment
-    #: The batch, no older than its jobs, where it was asked for.
+    #: The batch if requested; read no earlier than its jobs.
     batch: Batch | None
-    #: For small inputs of a new batch.
+    #: Tickets for small inputs of a new batch.
     tickets: tuple[Ticket, ...]
-    #: To the next page; left out where a new batch is answered.
+    #: Link to the next page; left out in the answer to a new batch.
     links: Annotated[tuple[dict[str, str], ...], Rest.DETAIL] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionInfo:
-    """A catalogue entry as it is in force: time models refitted where runs were observed."""
+    """A function of the catalogue, with time models refitted to observed runs, if any."""
 
     name: str
     version: str
@@ -196,7 +196,7 @@ class FunctionInfo:
     io_bps: Limit
     preemptible: bool
     speedup: Number
-    #: Slots of the pool that can hold it.
+    #: Number of slots of the pool that can hold it.
     slots: int
 
 
@@ -206,11 +206,11 @@ class Service:
 
     kind: str
     name: str
-    #: It has shown a sign of life within the timeout of its kind, by the clock of the scheduler that answers.
+    #: Whether it has shown a sign of life within the timeout of its kind, by the clock of the answering scheduler.
     up: bool
     #: Its last sign of life, by the pool's clock.
     heard_at: Moment
-    #: Parts of the pool that a scheduler owns, or that an agent belongs to; none of an API.
+    #: Shards that a scheduler owns or to which an agent belongs; empty for an API process.
     shards: tuple[str, ...]
     ALSO_SHOWN: ClassVar = ("uuid",)
 
@@ -222,7 +222,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotCount:
-    """Slots on cards of one board, in one state, with one function loaded ("" = none)."""
+    """Number of slots on cards of one board, in one state, with one function loaded ("" = none)."""
 
     board: str
     state: str
@@ -232,7 +232,7 @@ class SlotCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardCount:
-    """Cards of one board: "in_service" has a slot that takes work, "out_of_service" none, "unreachable" no agent."""
+    """Number of cards of one board in one state: "in_service", "out_of_service" or "unreachable", see `CardState`."""
 
     board: str
     state: str
@@ -241,7 +241,7 @@ class CardCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseCount:
-    """Slots held by one kind of holder: instance, pool, task or gang."""
+    """Number of slots held by one kind of holder: instance, pool, task or gang."""
 
     kind: str
     slots: int
@@ -249,9 +249,9 @@ class LeaseCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolCounts:
-    """How many hosts, cards and slots the pool has; the numbers are those of the metrics."""
+    """Numbers of hosts, cards and slots of the pool, which are the same as in the metrics."""
 
-    #: Release of the scheduler that answers.
+    #: Release of the answering scheduler.
     release: str
     alive_hosts: int
     lost_hosts: int
@@ -262,19 +262,19 @@ class PoolCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkCount:
-    """Jobs, tasks or gangs that are in one state and have not ended."""
+    """Number of jobs, tasks or gangs in one state in which they have not ended."""
 
     #: "job", "task" or "gang".
     kind: str
     state: str
     count: int
-    #: When the oldest of them was created.
+    #: Creation time of the oldest of them.
     oldest_at: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """How well a function's time model fits the observed runs on one board."""
+    """Fit of a function's time model to the observed runs on one board, with its errors."""
 
     function: str
     board: str
@@ -292,55 +292,55 @@ class GangDetail:
     """A gang with its pending reason, expected start, progress and processes."""
 
     gang: Flat[Gang]
-    #: Why it is not in the foreground, and when it is expected there, UTC seconds; "" and None where nothing is to say.
+    #: Why it is not in the foreground, and when it is expected there, UTC seconds; "" and None if not applicable.
     pending_reason: str
     expected_at: Moment | None
-    #: What its slowest process has done, in seconds on a dedicated processor.
+    #: Progress of its slowest process, in seconds on a dedicated processor.
     done_s: Number
-    #: Those of its present, or last, attempt.
+    #: Processes of its current or last attempt.
     process_list: tuple[Process, ...]
     migration_list: tuple[Migration, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDetail:
-    """A task with what can be said of it now."""
+    """A task with its current predictions, its slots and its shares."""
 
     task: Flat[Task]
-    #: Why it waits, and when it is expected to get its slots, UTC seconds; "" and None where nothing is to say.
+    #: Why it waits, and when it is expected to get its slots, UTC seconds; "" and None if not applicable.
     pending_reason: str
     expected_at: Moment | None
-    #: Those that it has, by name.
+    #: Names of the slots that it holds.
     slot_list: tuple[str, ...]
-    #: By index.
+    #: Ordered by index.
     share_list: tuple[Job, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotDetail:
-    """A slot with what holds it."""
+    """A slot with its holder."""
 
     slot: Flat[Slot]
-    #: None = nothing.
+    #: Kind of the holder; None = not held.
     held_by: LeaseKind | None = None
-    #: Uuid and project of the instance, task or gang, or of the job that the pool computes there, or will compute next.
-    #: "" = there is none.
+    #: Uuid and project of the instance, task or gang that holds it, or of the pool's job that computes on it or will
+    #: compute next; "" = none.
     holder: str = ""
     holder_project_id: str = ""
     leased_at: Moment | None = None
 
 
 class EventPage(Message, frozen=True, kw_only=True):
-    """Which events of all objects are wanted, newest first."""
+    """Filters and page of a list of events of all objects, newest first."""
 
-    #: None = of all projects, and of what belongs to none.
+    #: None = all projects, and objects that belong to none.
     project_id: str | None = None
     #: Accepted values; empty = any.
     kind: tuple[str, ...] = ()
     name: tuple[str, ...] = ()
     host: tuple[str, ...] = ()
     event: tuple[str, ...] = ()
-    #: At that time or later, and before that time, UTC seconds.
+    #: Begin (inclusive) and end (exclusive) of the period, UTC seconds.
     since: ReportedMoment | None = None
     until: ReportedMoment | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
@@ -348,16 +348,16 @@ class EventPage(Message, frozen=True, kw_only=True):
 
 
 class Page(Message, frozen=True, kw_only=True):
-    """Which part of a list is wanted."""
+    """Filters, order and page of a list."""
 
     #: Project whose objects are listed; None = all projects, or objects that belong to none.
     project_id: str | None = None
-    #: Accepted values by field; a field that is not named may have any.
+    #: Accepted values by field; other fields may have any value.
     where: dict[str, tuple[str | bool, ...]] = field(default_factory=dict)
-    #: Objects created, or those of the pool changed last, before this are left out, UTC seconds.
+    #: Objects created before this are left out (hosts, slots: whose last event was before it), UTC seconds.
     since: Moment | None = None
-    #: Key of the last object of the page before; None = the first page.
+    #: Key of the last object of the previous page; None = the first page.
     marker: str | None = None
     limit: int | None = None
-    #: The newest, or the last by name, comes first.
+    #: Whether the newest object, or the last by name, comes first.
     descending: bool = False

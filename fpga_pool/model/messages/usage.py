@@ -1,4 +1,4 @@
-"""What projects have used: the question and the answer."""
+"""Usage of projects: the request and the answer."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,10 @@ from fpga_pool.model.fields import Moment, Number, ReportedMoment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a project has used of one function from `begin_at` up to `end_at`.
+    """Usage of one function by a project from `begin_at` up to `end_at`.
 
-    Jobs have computed to their end; `function` is "" where an instance loads its slot itself.
+    Only jobs that have completed their computation count; `function` is "" for instances that load their slots
+    themselves.
     """
 
     project_id: str
@@ -18,28 +19,28 @@ class Usage:
     begin_at: Moment
     end_at: Moment
     jobs: int
-    #: How long they computed on slots, and on CPU workers.
+    #: Computation time of the jobs on slots, and on CPU workers.
     slot_s: Number
     cpu_s: Number
-    #: The same in seconds of standard vCPUs, by the function's speedup; None = it is not in the catalogue any more.
+    #: Their sum in seconds of standard vCPUs, by the function's speedup; None = it is no longer in the catalogue.
     vcpu_s: Number | None
-    #: How long instances held slots, whatever they did there.
+    #: Time during which instances held slots, whether they used them or not.
     instance_slot_s: Number
-    #: How often it was loaded into a slot for the project's jobs and instances.
+    #: Number of loads into slots for the project's jobs and instances.
     loads: int
     input_bytes: int
     result_bytes: int
 
 
 class UsagePage(Message, frozen=True, kw_only=True):
-    """Which usage is wanted: by project and function."""
+    """Project, period and page of a list of usage, which is sorted by project and function."""
 
-    #: None = of all projects.
+    #: None = all projects.
     project_id: str | None = None
-    #: None = the day before the end, and now.
+    #: Period; None = one day before the end, and now.
     begin_at: ReportedMoment | None = None
     end_at: ReportedMoment | None = None
-    #: Project and function of the last row of the page before; None = the first page.
+    #: Project and function of the last row of the previous page; None = the first page.
     after: tuple[str, str] | None = None
     limit: int = 1000
     descending: bool = False

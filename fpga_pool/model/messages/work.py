@@ -1,4 +1,4 @@
-"""Requests of tenants for work: what a client sends and a scheduler admits (`model/rules/*/admission.py`); designs."""
+"""Requests of tenants for work, which schedulers admit (`model/rules/*/admission.py`), and messages on designs."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -25,7 +25,7 @@ from fpga_pool.model.objects.gangs import LONGEST_COMMAND, LONGEST_IMAGE
 from fpga_pool.model.objects.quotas import Amounts, Resource
 from fpga_pool.model.objects.tasks import MOST_SLOTS, TaskShape
 
-#: Batches that one may wait for, and results of others that a subtask may read.
+#: Maximum number of batches for which a batch may wait, and of subtasks whose results a subtask may read.
 MOST_DEPENDENCIES = 100
 
 
@@ -39,12 +39,12 @@ class WorkRequest(Message, frozen=True, kw_only=True):
 
     @property
     def amounts(self) -> Amounts:
-        """What it adds to the use of its project's quota."""
+        """Amounts that it takes of its project's quota."""
         raise NotImplementedError
 
 
 class JobRequest(Message, frozen=True, kw_only=True):
-    """One job as a tenant asks for it; the uuid is chosen by the client."""
+    """A tenant's request for one job; the uuid is chosen by the client."""
 
     uuid: ChosenUuid
     name: Text = ""
@@ -55,14 +55,14 @@ class JobRequest(Message, frozen=True, kw_only=True):
 
 
 class BatchRequest(WorkRequest, frozen=True, kw_only=True):
-    """A batch as a tenant asks for it; an empty policy is the operator's default."""
+    """A tenant's request for a batch; an empty policy stands for the operator's default."""
 
     policy: Annotated[str, text(64)] = ""
-    #: Its jobs get no places before it is released.
+    #: Whether it is held: its jobs get no places until it is released.
     held: bool = False
     priority: Priority = 0
     deadline_at: Moment | None = None
-    #: Batches of the project that have to be complete before.
+    #: Batches of the project that have to complete before its jobs get places.
     after: Annotated[
         tuple[Uuid, ...], Meta(max_length=MOST_DEPENDENCIES, description=f"a list of at most {MOST_DEPENDENCIES} uuids")
     ] = ()
@@ -70,7 +70,7 @@ class BatchRequest(WorkRequest, frozen=True, kw_only=True):
 
     @property
     def amounts(self) -> Amounts:
-        """What it adds to the use of its project's quota."""
+        """Amounts that it takes of its project's quota."""
         return _amounts_of(self.jobs)
 
 
@@ -80,35 +80,35 @@ SubtaskName = Annotated[
 
 
 class SubtaskRequest(Message, frozen=True, kw_only=True):
-    """One subtask; its input comes from a requester, or is the results of other subtasks."""
+    """A tenant's request for a subtask, whose input comes from a requester or consists of results of other subtasks."""
 
     uuid: ChosenUuid
     #: Unique in the pipeline.
     name: SubtaskName
     function: Text
-    #: Names of its predecessors; their results, one after the other in this order, are its input.
+    #: Names of its predecessors, whose results, concatenated in this order, are its input.
     after: Annotated[
         tuple[SubtaskName, ...],
         Meta(max_length=MOST_DEPENDENCIES, description=f"a list of at most {MOST_DEPENDENCIES} names of subtasks"),
     ] = ()
-    #: Of a subtask without predecessors: the host that sends its input, and the size of that.
+    #: For a subtask without predecessors: the requester that sends its input, and the size of the input.
     requester: Text = ""
     input_bytes: ByteCount = 0
 
 
 class PipelineRequest(WorkRequest, frozen=True, kw_only=True):
-    """A pipeline as a tenant asks for it; the subtasks in any order."""
+    """A tenant's request for a pipeline; the subtasks may be in any order."""
 
     subtasks: Annotated[tuple[SubtaskRequest, ...], Meta(min_length=1, description="a list of 1 subtask or more")]
 
     @property
     def amounts(self) -> Amounts:
-        """What it adds to the use of its project's quota."""
+        """Amounts that it takes of its project's quota."""
         return _amounts_of(self.subtasks)
 
 
 class ShareRequest(Message, frozen=True, kw_only=True):
-    """One share of a task: the input of one of its slots, and its requester."""
+    """A tenant's request for one share of a task: an input, and its requester."""
 
     uuid: ChosenUuid
     name: Text = ""
@@ -117,11 +117,11 @@ class ShareRequest(Message, frozen=True, kw_only=True):
 
 
 class TaskRequest(WorkRequest, frozen=True, kw_only=True):
-    """A task as a tenant asks for it; the uuids are chosen by the client."""
+    """A tenant's request for a task; the uuids are chosen by the client."""
 
     function: Text
     topology: Annotated[Topology, Meta(description="any, line or ring")] = Topology.ANY
-    #: In the order in which their slots follow each other on a line or ring.
+    #: Shares, in the order of their slots on a line or ring.
     shares: Annotated[
         tuple[ShareRequest, ...],
         Meta(min_length=1, max_length=MOST_SLOTS, description=f"a list of 1 to {MOST_SLOTS} shares"),
@@ -133,22 +133,22 @@ class TaskRequest(WorkRequest, frozen=True, kw_only=True):
 
     @property
     def most_slots(self) -> int:
-        """The slots of its widest shape."""
+        """Number of slots of its widest shape."""
         return max((shape.slots for shape in self.shapes), default=len(self.shares))
 
     @property
     def amounts(self) -> Amounts:
-        """What it adds to the use of its project's quota."""
+        """Amounts that it takes of its project's quota."""
         return {**_amounts_of(self.shares), Resource.TASK_SLOTS: self.most_slots}
 
 
 class GangRequest(WorkRequest, frozen=True, kw_only=True):
-    """A gang as a tenant asks for it."""
+    """A tenant's request for a gang."""
 
     processes: Annotated[int, Meta(ge=1, le=100_000, description="a number of processes")]
     runtime_s: Seconds
     cpu_usage: Annotated[float, Meta(gt=0, le=1, description="a share of a processor, above 0 and 1 at most")]
-    #: None = as long as was requested.
+    #: Computation time for runners that simulate, see `Gang`; None = the requested run time.
     work_s: Seconds | None = None
     #: See `Gang`.
     image: Annotated[str, text(LONGEST_IMAGE)] = ""
@@ -156,22 +156,22 @@ class GangRequest(WorkRequest, frozen=True, kw_only=True):
 
     @property
     def amounts(self) -> Amounts:
-        """What it adds to the use of its project's quota."""
+        """Amounts that it takes of its project's quota."""
         return {Resource.GANG_PROCESSORS: self.processes}
 
 
 def _amounts_of(requested: Sequence[JobRequest | SubtaskRequest | ShareRequest]) -> Amounts:
-    """Return what jobs add to the use of a project's quota."""
+    """Return the amounts that jobs take of a project's quota."""
     return {Resource.JOBS: len(requested), Resource.INPUT_BYTES: sum(job.input_bytes for job in requested)}
 
 
 class DesignRequest(DesignManifest, frozen=True, kw_only=True):
-    """A design as a tenant submits it."""
+    """A tenant's submission of a design."""
 
     uuid: ChosenUuid
     project_id: Internal[str]
     user_id: Internal[str]
-    #: In JSON in base64, as the signature is.
+    #: In base64 in JSON, like the signature.
     bitstream: Annotated[
         bytes,
         Meta(
@@ -180,26 +180,26 @@ class DesignRequest(DesignManifest, frozen=True, kw_only=True):
             description=f"a bitstream of at most {MOST_DESIGN_BYTES} bytes, in base64",
         ),
     ]
-    #: Ed25519, of `signed`; empty = nobody has signed it.
+    #: Ed25519 signature of the bytes that `signed` returns; empty = not signed.
     signature: Annotated[bytes, Meta(max_length=64, description="a signature in base64")] = b""
 
     @property
     def amounts(self) -> Amounts:
-        """What it adds to the use of its project's quota."""
+        """Amounts that it takes of its project's quota."""
         return {Resource.DESIGN_BYTES: len(self.bitstream)}
 
 
 class DesignChange(Message, frozen=True, kw_only=True):
-    """What an operator decides on a design; null = as before."""
+    """An operator's decision on a design; null = unchanged."""
 
     state: Literal["APPROVED", "REJECTED", "REVOKED"] | None = None
-    #: Whether jobs of all projects may name it.
+    #: Whether jobs of all projects may use it.
     public: bool | None = None
     reason: Text = ""
 
 
 class DesignGrant(Message, frozen=True, kw_only=True):
-    """Leave to load the function of a design, for one load on one host: `nonce` is from the agent that asks."""
+    """A permission for one load of a design's function on one host; `nonce` is from the requesting agent."""
 
     nonce: Text
     host: Text
@@ -208,12 +208,12 @@ class DesignGrant(Message, frozen=True, kw_only=True):
     sha256: Sha256
 
     def signed(self) -> bytes:
-        """Return what the scheduler signs; no signature for another purpose begins so."""
+        """Return the bytes that the scheduler signs; their prefix is unique to this purpose."""
         return b"fpga_pool.design.1" + to_text(self).encode()
 
 
 class DesignAnswer(Message, frozen=True, kw_only=True):
-    """A grant with the scheduler's signature, and the bitstream, unless the agent has it already."""
+    """A grant with the scheduler's signature, and the bitstream unless the agent has it already."""
 
     grant: DesignGrant
     signature: bytes
@@ -221,7 +221,7 @@ class DesignAnswer(Message, frozen=True, kw_only=True):
 
 
 class DesignContent(Message, frozen=True, kw_only=True):
-    """The bitstream of a design, in JSON in base64."""
+    """The bitstream of a design, in base64 in JSON."""
 
     sha256: str
     bitstream: bytes

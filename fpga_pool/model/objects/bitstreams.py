@@ -1,4 +1,4 @@
-"""Bitstreams of the catalogue as the library of a host has them, of which nothing is stored, and designs of tenants."""
+"""Bitstreams of the catalogue in the libraries of hosts, of which the pool stores nothing, and designs of tenants."""
 
 import json
 import uuid
@@ -16,31 +16,31 @@ from fpga_pool.model.objects.pool import SLOT_NAMESPACE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitstreamInfo:
-    """What loads a function into slots of a kind of a board, and whether a host can load it."""
+    """The bitstream of a function for one kind of slots of a board, and whether a host can load it."""
 
     function: str
-    #: That of the catalogue.
+    #: Version of the function in the catalogue.
     version: str
     board: str
     #: Kind of slots.
     kind: str
-    #: Whose library was looked at; "" = that of no host could be.
+    #: Host whose library was inspected; "" = no host's library could be.
     host: str = ""
-    #: Of the payload; None and "" = it is not there.
+    #: Size and digest of the payload; None and "" = the bitstream does not exist.
     size_bytes: int | None = None
     sha256: str = ""
-    #: Public key that its signature is of; "" = it is not of the key that the host trusts.
+    #: Public key of its signature; "" = not signed with the key that the host trusts.
     signer: str = ""
-    #: It is signed, unaltered, and for this function, version, board and kind.
+    #: Whether it is signed, unaltered, and for this function, version, board and kind.
     verified: bool = False
-    #: Why it is not, for people.
+    #: Human-readable reason why it is not verified.
     reason: str = ""
     #: Properties that the REST API shows like fields.
     ALSO_SHOWN: ClassVar = ("name", "uuid")
 
     @property
     def name(self) -> str:
-        """Where it is in a library: board/kind/function."""
+        """Its path in a library: board/kind/function."""
         return f"{self.board}/{self.kind}/{self.function}"
 
     @property
@@ -51,26 +51,26 @@ class BitstreamInfo:
 
 # ---- Designs of tenants
 
-#: A bitstream crosses the message bus in one message, whose broker takes 16 MiB by default, in base64.
+#: A bitstream is sent over the message bus in one message, in base64; brokers accept 16 MiB by default.
 MOST_DESIGN_BYTES = 8 << 20
 
 
 class DesignState(StrEnum):
-    """Where a design is in its life."""
+    """State of a design."""
 
-    #: An operator has to decide.
+    #: Waits for the decision of an operator.
     SUBMITTED = "SUBMITTED"
-    #: Jobs may name its function.
+    #: Jobs may use its function.
     APPROVED = "APPROVED"
     REJECTED = "REJECTED"
-    #: It was approved, and must not be loaded any more.
+    #: It was approved before, but must no longer be loaded.
     REVOKED = "REVOKED"
 
 
 class DesignManifest(Message, frozen=True, kw_only=True):
-    """The function of a design, as its tenant describes it; it fits one kind of slots of one board."""
+    """Description of a design's function by its tenant; the function fits one kind of slots of one board."""
 
-    #: Traits of Placement know neither the case of letters nor other signs.
+    #: Restricted because traits of Placement are case-insensitive and allow no other characters.
     name: Annotated[
         str,
         Meta(
@@ -86,37 +86,37 @@ class DesignManifest(Message, frozen=True, kw_only=True):
     brams: Count = 0
     urams: Count = 0
     dsps: Count = 0
-    #: Bits per second that it moves over the card's DMA when it runs alone.
+    #: DMA rate in bits per second when it runs alone.
     io_bps: Annotated[float, Meta(ge=0, le=1e15, description="bits per second from 0 to 1e15")]
-    #: Its time on the board: a_s + b_s_per_byte x bytes of input.
+    #: Computation time on the board: a_s + b_s_per_byte x bytes of input.
     a_s: Duration = 0.0
     b_s_per_byte: Annotated[float, Meta(gt=0, le=1e9, description="seconds per byte above 0")]
-    #: Over one standard vCPU, for large inputs.
+    #: Speedup over one standard vCPU, for large inputs.
     speedup: Annotated[float, Meta(gt=0, le=1e9, description="a number above 0")] = 1.0
-    #: The function of the catalogue that slots without hardware compute in its place.
+    #: Function of the catalogue that slots without hardware compute instead.
     simulates: Annotated[str, text(64)]
 
     def signed(self, sha256: str) -> bytes:
-        """Return what a signer of the design signs: its manifest and the digest of its bitstream, as canonical JSON."""
+        """Return the bytes that a signer signs: the manifest and the digest of the bitstream as canonical JSON."""
         fields = {name: getattr(self, name) for name in DesignManifest.__struct_fields__}
         return json.dumps(to_builtins(fields) | {"sha256": sha256}, sort_keys=True, separators=(",", ":")).encode()
 
 
 def function_of(name: str, design_uuid: str) -> str:
-    """Return what jobs call the function of a design; no function of a catalogue has a dot in its name."""
+    """Return the function name of a design for jobs; its dot distinguishes it from functions of the catalogue."""
     return f"{name}.{design_uuid[:8]}"
 
 
 def is_design(function: str) -> bool:
-    """Return whether a function is that of a design."""
+    """Return whether a function belongs to a design."""
     return "." in function
 
 
 class KnownDesign(Message, frozen=True, kw_only=True):
-    """An approved design as those know it who choose hosts for instances."""
+    """An approved design, as needed by services that choose hosts for instances."""
 
     function: str
-    #: The only one whose instances may have it; "" = those of all projects may.
+    #: The only project whose instances may use it; "" = all projects.
     project_id: str
     manifest: DesignManifest
 
@@ -128,18 +128,18 @@ class Design:
     uuid: str
     project_id: str
     user_id: str
-    #: What jobs call it (`function_of`); another design never has the same one.
+    #: Name of its function for jobs (`function_of`), unique among designs.
     function: str
     manifest: Flat[DesignManifest]
     size_bytes: int
     sha256: str
     created_at: Moment
-    #: Public key of a trusted signer that has signed it; "" = none has.
+    #: Public key of a trusted signer that has signed it; "" = none.
     signer: str = ""
     state: DesignState = DesignState.SUBMITTED
-    #: Jobs of all projects may name it.
+    #: Whether jobs of all projects may use it.
     public: bool = False
-    #: Why it was decided so, for people.
+    #: Human-readable reason for the last decision.
     reason: str = ""
     generation: Internal[int] = 0
     history: Detail[tuple[HistoryEntry, ...]] = ()

@@ -1,4 +1,4 @@
-"""A card as operators see it, and an instance: nothing is stored of them but slots, and leases of slots."""
+"""Cards and instances as operators see them: views that are derived from the stored slots and their leases."""
 
 import uuid
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fpga_pool.model.objects.pool import SLOT_NAMESPACE, Slot
 
 
 class CardState(StrEnum):
-    """Whether a card takes work: one of its slots does, none does, or its host is lost."""
+    """Whether a card takes work: at least one of its slots does, no slot does, or its host is lost."""
 
     IN_SERVICE = "in_service"
     OUT_OF_SERVICE = "out_of_service"
@@ -29,19 +29,19 @@ class Card:
     name: str
     host: str
     board: str
-    #: The cards that it is linked to; "" = it is linked to none.
+    #: The enclosure of linked cards to which it belongs; "" = it is linked to no other card.
     enclosure: str
     state: CardState
     slots: int
-    #: The operator wants no new work on any of them.
+    #: Whether the operator wants no new work on any of its slots.
     drain_requested: bool
-    #: Those that are loaded, by name.
+    #: Loaded functions, by name.
     functions: tuple[str, ...]
-    #: By name.
+    #: Ordered by name.
     slot_list: Detail[tuple[Slot, ...]] = ()
-    #: Holders and jobs of its slots, for people: they are in the way of its removal.
+    #: Human-readable holders and jobs of its slots, which prevent its removal.
     user_list: Detail[tuple[str, ...]] = ()
-    #: The sum of those of its slots.
+    #: Sum of the generations of its slots.
     generation: Internal[int] = 0
     #: Properties that the REST API shows like fields.
     ALSO_SHOWN: ClassVar = ("uuid",)
@@ -53,12 +53,12 @@ class Card:
 
 
 def card_name(slot: Slot) -> str:
-    """Return the name of the card that a slot is on."""
+    """Return the name of the card of a slot."""
     return f"{slot.host}/{slot.card}"
 
 
 def card_uuid(name: str) -> str:
-    """Return the uuid of the card of this name."""
+    """Return the uuid of the card with this name."""
     return str(uuid.uuid5(SLOT_NAMESPACE, name))
 
 
@@ -67,7 +67,7 @@ class InstanceSlot:
     """A slot that an instance holds."""
 
     name: str
-    #: What the instance has it hold; "" = whatever it loads.
+    #: Function that the instance requests for it; "" = the instance loads it itself.
     function: str
     leased_at: Moment
     #: Why the instance cannot use it; "" = it can, or its function was not loaded yet.
@@ -76,10 +76,10 @@ class InstanceSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A virtual machine of Nova, of which the pool knows the slots that it holds."""
+    """A virtual machine of Nova with the slots that it holds."""
 
     uuid: str
     project_id: str
     host: str
-    #: By name.
+    #: Ordered by name.
     slot_list: tuple[InstanceSlot, ...]

@@ -1,6 +1,6 @@
 """Gangs (two-tier paper) as frozen values: parallel jobs of n processes, each a virtual machine, in two tiers.
 
-Every processor that a host gives to gangs carries a process in the foreground and one in the background.  As in
+Every processor that a host offers to gangs can run one process in the foreground and one in the background.  As in
 `model.objects.pool`, points in time are UTC seconds, and every object has a `generation` and a `history`.
 """
 
@@ -15,22 +15,22 @@ from fpga_pool.model.flavor import Tier
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import DEFAULT_SHARD, SLOT_NAMESPACE
 
-#: What an image may be called, and how long a command for it may be: it has to fit in a table of the firmware.
+#: Maximum lengths of the name of an image and of a command for it, which has to fit in a table of the firmware.
 LONGEST_IMAGE, LONGEST_COMMAND = 64, 1000
-#: Card of the name of a processor: host/pcpu/number.
+#: Used in place of a card in the name of a processor: host/pcpu/number.
 PCPU = "pcpu"
 
 
 class GangState(StrEnum):
-    """Where a gang is in its life."""
+    """State of a gang."""
 
-    #: Waits, and has no processors; what is left of a former attempt is being stopped.
+    #: Waits without processors; remaining processes of an earlier attempt are being stopped.
     QUEUED = "QUEUED"
-    #: Has its processors, and gets what their foreground leaves idle.
+    #: Has its processors, and gets the time that their foreground leaves idle.
     BACKGROUND = "BACKGROUND"
-    #: Has its processors, and comes first on them.
+    #: Has its processors, and has priority on them.
     FOREGROUND = "FOREGROUND"
-    #: Has processors in the foreground, and is on its way to them from the background of others.
+    #: Has processors in the foreground, and is migrating to them from the background of others.
     MOVING = "MOVING"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
@@ -40,56 +40,56 @@ class GangState(StrEnum):
 class ProcessState(StrEnum):
     """The stored state of one process of one attempt of a gang."""
 
-    #: Has its place; launched when no process of a former attempt is left.
+    #: Has its place; launched when no process of an earlier attempt is left.
     RESERVED = "RESERVED"
     #: Its agent has been commanded to launch it.
     STARTING = "STARTING"
     RUNNING = "RUNNING"
-    #: Its work is done; it keeps its place until that of the whole gang is.
+    #: Has completed its work; it keeps its place until the whole gang has.
     EXITED = "EXITED"
     #: Its agent has been commanded to save it so that it can resume elsewhere.
     SAVING = "SAVING"
     #: Its agent has been commanded to stop it.
     STOPPING = "STOPPING"
-    #: Nothing of it is left on its host; it keeps its place until all of its attempt have been stopped, for who runs
-    #: behind them would be moved to what is free already, and can be swapped a moment later.
+    #: Nothing of it is left on its host; it keeps its place until all processes of its attempt have been stopped.
+    #: Otherwise a gang in the background would migrate to the places that are free first, instead of a swap soon after.
     STOPPED = "STOPPED"
     #: Its place is free.
     ENDED = "ENDED"
 
 
 class MigrationState(StrEnum):
-    """How far a move of a gang to other processors is."""
+    """State of the migration of a gang to other processors."""
 
-    #: The processes are taken off their old processors, with what they have done.
+    #: The processes are being saved on their old processors, with their progress.
     SAVING = "SAVING"
-    #: They are launched on the new ones.
+    #: The processes are being launched on the new processors.
     RESUMING = "RESUMING"
     COMPLETED = "COMPLETED"
-    #: Given up; the gang begins again.
+    #: Given up; the gang restarts from the beginning.
     FAILED = "FAILED"
 
 
-#: Gangs that have processors.
+#: States of gangs that have processors.
 PLACED_GANGS = frozenset({GangState.BACKGROUND, GangState.FOREGROUND, GangState.MOVING})
-#: Gangs that will not run any more.
+#: States of gangs that have ended.
 ENDED_GANGS = frozenset({GangState.COMPLETED, GangState.FAILED, GangState.CANCELLED})
-#: Processes that have a place.
+#: States of processes that have a place.
 LIVE_PROCESSES = frozenset(ProcessState) - {ProcessState.ENDED}
-#: Processes of which something is on a host, as far as is known.
+#: States of processes of which something exists on a host, as far as is known.
 HELD_PROCESSES = frozenset({ProcessState.STARTING, ProcessState.RUNNING, ProcessState.SAVING, ProcessState.STOPPING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """A pCPU that a host gives to gangs; its name is host/pcpu/number."""
+    """A pCPU that a host offers to gangs; its name is host/pcpu/number."""
 
     name: str
     host: str
-    #: The host's own number of it.
+    #: Number of the pCPU on the host.
     number: int
     shard: str = DEFAULT_SHARD
-    #: Its agent offers it.
+    #: Whether its agent still offers it.
     offered: bool = True
     #: Number of the last command sent to it; agents refuse lower ones.
     sequence: int = 0
@@ -118,43 +118,43 @@ class Gang:
     project_id: str
     user_id: str
     name: str
-    #: How many processes; each gets a processor.
+    #: Number of processes; each gets a processor.
     processes: int
-    #: Requested run time on dedicated processors: for decisions only; a gang that exceeds it is not killed.
+    #: Requested run time on dedicated processors, used for decisions only: a gang that exceeds it is not killed.
     runtime_s: Number
-    #: Share of a processor that each process uses on one of its own.
+    #: Share of a dedicated processor that each process uses.
     cpu_usage: Number
-    #: What a runner that simulates computes: seconds on dedicated processors.
+    #: Computation time for runners that simulate, in seconds on dedicated processors.
     work_s: Number
     created_at: Moment
-    #: Image of its guests, "" = the default of their hosts; and the command passed to it.
+    #: Image of its guests ("" = the default of their hosts), and the command passed to it.
     image: str = ""
     command: str = ""
     shard: Internal[str] = DEFAULT_SHARD
     state: GangState = GangState.QUEUED
     cancel_requested: bool = False
-    #: How often its processes were given processors; reports of an older attempt are void.
+    #: Number of times that its processes were placed; reports of an older attempt are void.
     attempt: int = 0
-    #: How often it was taken off its processors because something failed.
+    #: Number of times that it lost its processors because of a failure.
     failures: int = 0
-    #: Why it waits or failed, for people.
+    #: Human-readable reason why it waits or failed.
     reason: str = ""
-    #: When it is done by its estimate, while it is in the foreground or on its way there.
+    #: Estimated end, while it is in the foreground or moving there.
     ends_at: Moment | None = None
-    #: How long it is expected to run by the last run times of its user; None = as long as was requested.
+    #: Expected run time according to the last run times of its user; None = the requested one.
     expected_s: Internal[Number | None] = None
-    #: How long it has run when it is done, in seconds on dedicated processors.
+    #: Run time of a completed gang, in seconds on dedicated processors.
     ran_s: Internal[Number | None] = None
-    #: Until when it has the higher priority in the background; None = it has none.
+    #: End of its trial, during which it has the higher priority in the background; None = no trial.
     trial_ends_at: Internal[Moment | None] = None
-    #: For how long it has given way to such gangs since it came to the foreground.
+    #: How long it has yielded to trials of gangs in the background since it came to the foreground.
     gave_way_s: Internal[Number] = 0.0
     started_at: Moment | None = None
     ended_at: Moment | None = None
     migrations: int = 0
     kills: int = 0
     swaps: int = 0
-    #: Processor-seconds that it had in each tier before `tier_since`, and CPU seconds that its processes have used.
+    #: Processor-seconds in each tier before `tier_since`, and CPU seconds that its processes have used.
     foreground_s: Number = 0.0
     background_s: Number = 0.0
     tier_since: Internal[Number | None] = None
@@ -178,22 +178,22 @@ class Process:
     shard: Internal[str] = DEFAULT_SHARD
     state: ProcessState = ProcessState.RESERVED
     reason: str = ""
-    #: Progress: what it had done at a moment, in seconds on a dedicated processor, and its rate since.
+    #: Progress at `progress_at`, in seconds on a dedicated processor, and its rate since then.
     done_s: Number = 0.0
     rate: Number = 0.0
     progress_at: Moment = 0.0
-    #: CPU time it has used, as reported when it ended.
+    #: CPU time that it has used, as reported when it ended.
     cpu_s: Number = 0.0
-    #: Name of the saved memory that it begins from; "" = none.
+    #: Name of the saved memory from which it resumes; "" = none.
     saved: Internal[str] = ""
-    #: The two processes of its processor have exchanged their priorities; they keep their places.
+    #: Whether the two processes of its processor have exchanged their priorities, though not their places.
     exchanged: Internal[bool] = False
     generation: Internal[int] = 0
     history: Internal[tuple[HistoryEntry, ...]] = ()
 
     @property
     def about(self) -> dict[str, Any]:
-        """What messages call it by."""
+        """Fields that identify it in messages."""
         return {"gang": self.gang_uuid, "index": self.index, "attempt": self.attempt}
 
     @property
@@ -205,16 +205,16 @@ class Process:
 
     @property
     def held_place(self) -> str | None:
-        """The tier of the processor that no other process can have; None where it has left it."""
+        """The place (processor and tier) that no other process can get; None if the process has left it."""
         return place_of(self.processor, self.tier) if self.state in LIVE_PROCESSES else None
 
     def done_by(self, now_s: float) -> float:
-        """Return what it has done, in seconds on a dedicated processor, as far as is known."""
+        """Return its progress as far as is known, in seconds on a dedicated processor."""
         return self.done_s + self.rate * max(now_s - self.progress_at, 0.0)
 
 
 def place_of(processor: str, tier: Tier) -> str:
-    """Return how a tier of a processor is called."""
+    """Return the name of a place, which is one tier of one processor."""
     return f"{processor}/{tier}"
 
 
@@ -225,15 +225,15 @@ def process_uuid(gang_uuid: str, attempt: int, index: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangProcessor:
-    """A processor with what its two tiers carry, as operators see it: this is not stored."""
+    """A processor with the processes in its two tiers, as operators see it; not stored."""
 
     #: host/pcpu/number
     name: str
     host: str
     number: int
-    #: Its agent offers it.
+    #: Whether its agent still offers it.
     offered: bool
-    #: None = nothing.
+    #: None = no process.
     foreground: Process | None
     background: Process | None
     #: Properties that the REST API shows like fields.
@@ -246,7 +246,7 @@ class GangProcessor:
 
 
 def with_processes(processors: Iterable[Processor], processes: Iterable[Process]) -> list[GangProcessor]:
-    """Return processors with those of the processes, which have places, that are on them."""
+    """Return processors with the processes in their tiers; all `processes` must have places."""
     held = {process.held_place: process for process in processes}
     return [
         GangProcessor(
@@ -263,11 +263,11 @@ def with_processes(processors: Iterable[Processor], processes: Iterable[Process]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """A move of a gang from the background of some processors to the foreground of others, with its progress."""
+    """A migration of a gang, with its progress, from the background of some processors to the foreground of others."""
 
     uuid: str
     gang_uuid: str
-    #: The attempt that it leads to.
+    #: The attempt that begins on the new processors.
     attempt: int
     began_at: Moment
     shard: Internal[str] = DEFAULT_SHARD
@@ -279,5 +279,5 @@ class Migration:
 
 
 def migration_uuid(gang_uuid: str, attempt: int) -> str:
-    """Return the deterministic uuid of the migration of a gang that leads to an attempt."""
+    """Return the deterministic uuid of the migration with which this attempt of a gang begins."""
     return str(uuid.uuid5(SLOT_NAMESPACE, f"migration {gang_uuid} {attempt}"))

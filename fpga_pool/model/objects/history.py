@@ -1,6 +1,6 @@
-"""The history of an object: its events, oldest first, kept with the object and removed with it.
+"""The history of an object: its events, oldest first, which are stored and removed with the object.
 
-An event is stored by the transaction that changes the object, in the object's own row: it costs no further statement.
+The transaction that changes the object stores the event in the object's row, so no further statement is needed.
 """
 
 from dataclasses import dataclass
@@ -12,30 +12,30 @@ from fpga_pool.model.values import changed
 
 T = TypeVar("T")
 
-#: How many events an object remembers.
+#: Maximum number of events in a history.
 HISTORY_LENGTH = 24
-#: How long the reason of an event may be; the object itself has the whole of the last one.
+#: Maximum length of the reason of an event; the object itself has the full text of the last one.
 LONGEST_EVENT_REASON = 255
-#: What has events that can be listed, and how these objects are called together.
+#: Kinds of objects whose events can be listed, with their plurals.
 EVENTFUL = {
     "batch": "batches", "card": "cards", "design": "designs", "function": "functions", "gang": "gangs",
     "host": "hosts", "instance": "instances", "job": "jobs", "pipeline": "pipelines", "quota": "quotas",
     "slot": "slots", "task": "tasks",
 }  # fmt: skip
-#: The first event of what a request, or the heartbeat of a host, has brought into the pool.
+#: The first event of an object that was created by a request or by a host's heartbeat.
 CREATED = "Created"
 
 
 class Cause(NamedTuple):
     """The request that caused an event or a command."""
 
-    #: The pool's own, as the answer says; "" = none did: the pool decided, or an agent observed it.
+    #: The pool's id of the request, as returned with the answer; "" = not caused by a request.
     request_id: str = ""
-    #: That of the caller, which other services may have been asked under, too; "" = it has named none.
+    #: The caller's id, which it may have used in requests to other services, too; "" = none was given.
     global_request_id: str = ""
 
 
-#: The pool decided by itself, or an agent observed it.
+#: Not caused by a request, but by a decision of the pool or an observation of an agent.
 NO_CAUSE = Cause()
 
 
@@ -46,28 +46,28 @@ class HistoryEntry(Message, frozen=True):
     event: str
     before: str
     after: str
-    #: Grows by one with every event of the object from 0, its creation; older events that are like a later one are
-    #: forgotten first, and leave gaps.
+    #: Increases by one with every event of the object, from 0 for its creation.  There are gaps after the removal of
+    #: events: those that resemble a later one are removed first.
     number: int = 0
-    #: Why, for people; "" = the event says it.
+    #: Human-readable reason; "" = evident from the event.
     reason: str = ""
-    #: Of what caused it: see `Cause`.
+    #: Ids of the request that caused it, see `Cause`.
     request_id: str = ""
     global_request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEvent:
-    """An event, and the object that it happened to."""
+    """An event with its object."""
 
     #: A key of EVENTFUL.
     kind: str
-    #: "" = a host, which has none.
+    #: "" for a host, which has no uuid.
     uuid: str
     name: str
-    #: "" = it belongs to none.
+    #: "" = the object belongs to no project.
     project_id: str
-    #: Where the object is now; "" = it is at none, or at several.
+    #: Current host of the object; "" = none, or several.
     host: str
     entry: Flat[HistoryEntry]
 
@@ -77,17 +77,17 @@ class PoolEvents:
     """A page of events, newest first."""
 
     events: tuple[PoolEvent, ...]
-    #: Marker of the next page; "" = there is none.
+    #: Marker of the next page; "" = this is the last page.
     next: str
 
 
 def last_event_at(thing: Any) -> float:
-    """Return when the newest event of an object was; 0 = it has none."""
+    """Return the time of the newest event of an object; 0 = it has none."""
     return max((entry.at for entry in thing.history), default=0.0)
 
 
 def created(now_s: float, state: str) -> tuple[HistoryEntry, ...]:
-    """Return the history of an object that is new."""
+    """Return the history of a new object."""
     return (HistoryEntry(now_s, CREATED, "", state),)
 
 
@@ -96,8 +96,8 @@ def with_event(
 ) -> tuple[HistoryEntry, ...]:
     """Return a history with one more event.
 
-    Of one that is too long the oldest event is forgotten that is like a later one, so that what happens again and again
-    (jobs of a batch that end, jobs that a slot computes) does not displace what happened once.
+    If the history becomes too long, the oldest event that resembles a later one is removed, so that frequent events
+    (ends of a batch's jobs, jobs that a slot computes) do not displace rare ones.
     """
     number = history[-1].number + 1 if history else 1
     longer = (*history, HistoryEntry(at, event, before, after, number, reason[:LONGEST_EVENT_REASON]))
@@ -112,7 +112,7 @@ def _shortened(history: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
 
 
 def caused_by(cause: Cause, thing: T, before: object = None) -> T:
-    """Return an object whose events since `before` (None: all) carry the ids of the request that caused them."""
+    """Return an object with the ids of `cause` set in its events since `before` (None = in all events)."""
     history: tuple[HistoryEntry, ...] = getattr(thing, "history", ())
     known: tuple[HistoryEntry, ...] = getattr(before, "history", ())
     last = known[-1].number if known else -1

@@ -1,6 +1,6 @@
-"""What belongs to a host: its enrolment, and the servers of Nova and the processes of the API that run on it.
+"""Objects that belong to a host: its enrolment, the Nova servers on it, and the API processes on it.
 
-An agent offers its key, and is believed by a one-time code or by an operator's approval.
+An agent offers its key, which is accepted because of a one-time code or by an operator's approval.
 """
 
 import hashlib
@@ -14,17 +14,17 @@ from fpga_pool.model.fields import Limit, Moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrolment:
-    """What is known of a host's agent; `key` is believed, `offered` waits for an operator."""
+    """Enrolment of a host's agent: `key` is accepted, `offered` waits for an operator's approval."""
 
     host: str
     #: Public keys as text (`rpc.identity.key_text`); "" = none.
     key: str = ""
     offered: str = ""
-    #: Where clients reach its data port, as its first heartbeat after an approval has said; "" = not yet.
+    #: Address of its data port, from the first heartbeat after the approval of its key; "" = not known yet.
     data_address: str = ""
-    #: Below which provider of Placement its slots are, as the same heartbeat has said (`Heartbeat.node`).
+    #: Placement provider to which its slots belong, from the same heartbeat (`Heartbeat.node`).
     node: str = ""
-    #: SHA-256 of the one-time code by which a key is accepted at once; "" = none.
+    #: SHA-256 of the one-time code with which a key is accepted immediately; "" = none.
     code_sha256: str = ""
     code_expires_at: Moment = 0.0
     changed_at: Moment = 0.0
@@ -35,7 +35,7 @@ CODE_LIFETIME_S = 24 * 3600.0
 
 
 def enrolment_proof(code: str, host: str, key: str) -> str:
-    """Return the proof that the owner of a key knows the code of a host; the code itself does not cross the wire."""
+    """Return the proof that the owner of a key knows the code of a host, without revealing the code."""
     return _proof(_digest(code), host, key)
 
 
@@ -61,16 +61,16 @@ def offered(enrolment: Enrolment, key: str, proof: str, now_s: float) -> Enrolme
 
 
 def approved(enrolment: Enrolment, key: str, now_s: float) -> Enrolment:
-    """Return the enrolment with a key that is believed from now on, in place of any other one, at any address."""
+    """Return the enrolment with an accepted key, which replaces any other one and is valid at any address."""
     if key == enrolment.key:
         return replace(enrolment, data_address="", node="")
     return Enrolment(host=enrolment.host, key=key, changed_at=now_s)
 
 
 def require_known_place(enrolment: Enrolment, address: str, node: str) -> None:
-    """Raise InvalidInput where a host says that its data port or its provider in Placement is another than it was.
+    """Raise InvalidInput if a host reports another data address or Placement provider than at its enrolment.
 
-    Streams are held by the one, and machines of another host would be scheduled by the other.
+    The rate control of streams relies on the address, and the provider of another host would affect its scheduling.
     """
     if enrolment.data_address == "":
         return
@@ -90,19 +90,19 @@ def _proof(code_sha256: str, host: str, key: str) -> str:
     return hmac.new(code_sha256.encode(), f"{host}\n{key}".encode(), hashlib.sha256).hexdigest()
 
 
-# ---- Servers of Nova as requesters: a job that names `server:UUID` is sent by that virtual machine, through its taps
+# ---- Nova servers as requesters: the input of a job with requester `server:UUID` is sent by that server
 
 _PREFIX = "server:"
 
 
 def server_of(requester: str) -> str:
-    """Return the uuid of the server that a requester is; "" = it is a host."""
+    """Return the uuid of the server if the requester is one; "" if it is a host."""
     return requester.removeprefix(_PREFIX) if requester.startswith(_PREFIX) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A virtual machine that runs on a host, as its agent reports it; while it moves it may be on two."""
+    """A virtual machine on a host, as reported by its agent; during a migration it may be on two hosts."""
 
     #: HOST/UUID.
     name: str
@@ -110,27 +110,27 @@ class Server:
     host: str
     project_id: str
     egress_bps: Limit
-    #: The agent holds its flows at its taps.
+    #: Whether the agent limits its flows at its tap devices.
     held: bool
     generation: int = 0
 
     @property
     def requester(self) -> str:
-        """How jobs name it."""
+        """Its name as a requester of jobs."""
         return _PREFIX + self.uuid
 
 
-# ---- Processes of the API: they keep nothing, and are known only by what they say themselves
+# ---- Processes of the API: they store nothing, and are known only by their own announcements
 
-#: How often one says that it lives, and after which silence it is shown as down, and not any more.
+#: Interval of its announcements, and time without one after which a process is shown as down, and is forgotten.
 ANNOUNCE_S, DOWN_S, FORGOTTEN_S = 20.0, 60.0, 3600.0
-#: So many are remembered, those that were heard last.
+#: Maximum number of processes remembered; those with the oldest announcements are forgotten first.
 MOST_API_PROCESSES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiProcess:
-    """A process of the API; its `generation` grows as long as it lives."""
+    """A process of the API; its `generation` increases while it lives."""
 
     #: HOST:PID.
     name: str
@@ -138,20 +138,20 @@ class ApiProcess:
     generation: int = 0
 
     def is_up(self, now_s: float) -> bool:
-        """Return whether it was heard a short time ago."""
+        """Return whether its last announcement is recent."""
         return now_s - self.heard_at <= DOWN_S
 
     def is_forgotten(self, now_s: float) -> bool:
-        """Return whether it ended so long ago that nobody wants to know."""
+        """Return whether its last announcement is so old that it is no longer listed."""
         return now_s - self.heard_at > FORGOTTEN_S
 
 
 def api_process_name(host: str, process: int) -> str:
-    """Return what a process of the API is called; it is no longer than names may be."""
+    """Return the name of a process of the API, limited to the maximum length of names."""
     return f"{host[:240]}:{process}"
 
 
 def superfluous_processes(known: Sequence[ApiProcess], name: str, now_s: float) -> list[str]:
-    """Return which processes to forget when one says that it lives, so that there is room for it."""
+    """Return the processes to forget when the process `name` announces itself, to make room for it."""
     others = sorted((one for one in known if one.name != name), key=lambda one: one.heard_at, reverse=True)
     return [one.name for rank, one in enumerate(others, 1) if rank >= MOST_API_PROCESSES or one.is_forgotten(now_s)]

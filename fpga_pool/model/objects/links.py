@@ -1,7 +1,7 @@
-"""How the slots of a host are linked: cards with each other in enclosures, and the slots of a card with each other.
+"""Links between the slots of a host: between cards in enclosures, and between the slots of a card.
 
-A slot is reached through its card, so a path of slots enters each card once and leaves it once: slots are linked as
-asked if their cards are (lattice paper's FPGAs), and on each card the slots are a connected path.
+A slot is reached through its card, so a path of slots enters and leaves each card once.  Slots are linked as requested
+if their cards are (the FPGAs of the lattice paper), and if the slots on each card form a connected path.
 """
 
 import re
@@ -13,49 +13,49 @@ from fpga_pool.core.lattice.tasks import Links, Topology
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import AcceleratorRequest
 
-#: By the words of configuration and messages.
+#: Topologies by their names in configuration and messages.
 TOPOLOGIES: Mapping[str, Topology] = {topology.name.lower(): topology for topology in Topology}
-#: The word of slots that are not linked with each other.
+#: Used instead of a topology if the slots of a card are not linked with each other.
 NOT_LINKED = "none"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-#: In the place of the name of an enclosure: the card is in none.
+#: Used instead of the name of an enclosure if the card is in none.
 _NO_NAME = "-"
-#: No enclosure and no card is larger.
+#: Maximum number of cards of an enclosure, and of slots of a card.
 MOST = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardLinks:
-    """Where a card is in its enclosure, and how its slots are linked."""
+    """Position of a card in its enclosure, and the links between its slots."""
 
-    #: Unique on its host; "" = the card is linked to no other.
+    #: Name, unique on its host; "" = the card is linked to no other.
     enclosure: str = ""
     topology: Topology = Topology.FULL
-    #: Cards of the enclosure, and the place of this one among them.
+    #: Number of cards of the enclosure, and the position of this one among them.
     cards: int = 1
     position: int = 0
-    #: How the slots of the card are linked; None = not at all.
+    #: Topology of the links between the slots of the card; None = not linked.
     slots: Topology | None = Topology.FULL
 
 
-#: A card that is in no enclosure, the slots of which are linked each with each.
+#: A card that is in no enclosure, and whose slots are all linked with each other.
 ALONE = CardLinks()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLinks:
-    """Where a slot is on its card, and where that one is."""
+    """Position of a slot on its card, and the links of the card."""
 
     card: CardLinks = ALONE
-    #: Slots of the card, and the place of this one among them.
+    #: Number of slots of the card, and the position of this one among them.
     slots: int = 1
     position: int = 0
 
     def __str__(self) -> str:
-        """Return one word for messages and the database: slots of cards that are linked alike share it.
+        """Return a text for messages and the database, which `slot_links` reads.
 
-        It is empty for the slots of a card without an enclosure that are linked each with each.
+        It is empty for the slots of a card without an enclosure that are all linked with each other.
         """
         card = self.card
         if not card.enclosure and card.slots == Topology.FULL:
@@ -66,13 +66,13 @@ class SlotLinks:
         return " ".join(map(str, words))
 
 
-#: The slots of such a card; where they are on it makes no difference.
+#: Links of the slots of a card like ALONE, where the position on the card makes no difference.
 USUAL = SlotLinks()
 
 
 @lru_cache(maxsize=4096)
 def slot_links(text: str) -> SlotLinks:
-    """Return what `str` made the word of; InvalidInput if that is no word of links."""
+    """Parse the text that `str` returned for links; InvalidInput if it is not valid."""
     if not text:
         return USUAL
     try:
@@ -102,14 +102,14 @@ def _is_sound(links: SlotLinks) -> bool:
 
 
 def wished_links(request: AcceleratorRequest) -> Links:
-    """Return how the slots of a virtual machine have to be linked."""
+    """Return the links that the slots of a virtual machine must have."""
     return Links[request.topology.name] if request.linked else Links.ANY
 
 
 def read_enclosures(lines: Iterable[str], slots: str, present: Iterable[str]) -> Mapping[str, CardLinks]:
     """Return the links of all cards of a host, by serial, from lines ``NAME TOPOLOGY SERIAL,SERIAL,...``.
 
-    `slots` says how the slots of each card are linked with each other.  InvalidInput says what is wrong in a line.
+    `slots` is the topology of the links between the slots of each card.  InvalidInput describes an error in a line.
     """
     between = None if slots == NOT_LINKED else TOPOLOGIES[slots]
     alone = CardLinks(slots=between)

@@ -1,4 +1,4 @@
-"""Loads of functions into slots, as they are charged to projects."""
+"""Loads of functions into slots, which are charged to projects."""
 
 import uuid
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fpga_pool.model.objects.pool import Slot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargedLoad:
-    """A load that began on behalf of a project, whether or not it has succeeded."""
+    """A load that began on behalf of a project, whether it succeeded or not."""
 
     uuid: str
     slot: str
@@ -20,6 +20,9 @@ class ChargedLoad:
 
     @classmethod
     def of(cls, slot: Slot, project_id: str, now_s: float) -> Self:
-        """Return the load that has just begun in a slot; a slot that left the pool and came back counts from 0."""
+        """Return the load that has just begun in a slot.
+
+        Its uuid depends on the time, too, as the count of loads restarts if a slot is removed and added again.
+        """
         key = str(uuid.uuid5(uuid.UUID(slot.uuid), f"load {slot.reconfigurations} {now_s!r}"))
         return cls(uuid=key, slot=slot.name, project_id=project_id, function=slot.function, began_at=now_s)

@@ -1,8 +1,8 @@
 """The pool's objects as frozen values: what the database stores and what the transition tables change.
 
-Points in time (`*_at`) are UTC seconds since the epoch; plan times (`start_s`, segments) are relative to the
-job's `dispatched_at`.  Every object carries a `generation` that the store compares and swaps, and a `history`: its
-events, oldest first, which every InvalidTransition quotes.
+Points in time (`*_at`) are UTC seconds since the epoch; times of a plan (`start_s`, segments) are relative to the
+job's `dispatched_at`.  Every object has a `generation`, which the store compares and swaps, and a `history` of its
+events, oldest first, which every InvalidTransition includes.
 """
 
 import uuid
@@ -14,21 +14,21 @@ from fpga_pool.model.codec import Message
 from fpga_pool.model.fields import Detail, Group, Internal, Limit, Moment, Number, Priority
 from fpga_pool.model.objects.history import HistoryEntry
 
-#: Namespace of the deterministic uuids of slots (and, later, of Placement's providers).
+#: Namespace of the deterministic uuids of slots, and of providers in Placement.
 SLOT_NAMESPACE = uuid.UUID("5b0c1b9e-6b0e-5f0c-9d0a-4f1f7c1f2a11")
 
 #: The only shard of a pool that is not divided.
 DEFAULT_SHARD = "default"
 
-#: Board and kind of a worker of an agent's CPU pool, and its card: a place like a slot, which needs no loading.
+#: Board, kind and card of a worker of an agent's CPU pool, which is a place like a slot but needs no loading.
 CPU = "cpu"
 
-#: What stands for the policy in a batch whose jobs depend on each other: it is neither planned nor online.
+#: Used as the policy of a batch whose jobs depend on each other, and which is neither planned nor online.
 PIPELINE_POLICY = "pipeline"
 
 
 class BatchState(StrEnum):
-    """Where a batch is in its life."""
+    """State of a batch."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -37,22 +37,22 @@ class BatchState(StrEnum):
     CANCELLED = "CANCELLED"
 
 
-#: Deadline of what has none, UTC seconds: the end of the year 9999.
+#: Deadline used for batches without one, UTC seconds: the end of the year 9999.
 NEVER = 253_402_300_799.0
 
-#: Why jobs wait that would otherwise have places.
+#: Reason why the jobs of a held batch wait.
 HELD = "held by its owner"
 
-#: Batches that have ended.
+#: States of batches that have ended.
 ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
 
 
 class JobState(StrEnum):
-    """Where a job is in its life, and so where its bytes are."""
+    """State of a job, which also tells where its data are."""
 
     #: Recorded, not on a slot; the input is with the client.
     PENDING = "PENDING"
-    #: Planned on a slot; the input is with the client or on its way.
+    #: Planned on a slot; the input is with the client or under way.
     WAITING_INPUT = "WAITING_INPUT"
     #: The responder holds the whole input and has acknowledged it.
     STAGED = "STAGED"
@@ -67,7 +67,7 @@ class JobState(StrEnum):
 
 
 class SlotState(StrEnum):
-    """What a slot is doing, as its agent observed it; DRAINED is what the operator asked for and got."""
+    """State of a slot as observed by its agent; DRAINED is the result of an operator's request."""
 
     EMPTY = "EMPTY"
     LOADING = "LOADING"
@@ -93,9 +93,9 @@ class LeaseKind(StrEnum):
     GANG = "gang"
 
 
-#: Jobs that occupy a place in a slot's queue.
+#: States of active jobs, which are in a slot's queue.
 ACTIVE_JOBS = frozenset({JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING})
-#: Jobs that will not compute any more.
+#: States of jobs that have ended their computation.
 ENDED_JOBS = frozenset({JobState.RESULT_HELD, JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 
@@ -109,7 +109,7 @@ class RateSegment(Message, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Jobs that arrive together; complete when the last is."""
+    """Jobs that are submitted together; a batch is complete when its last job is."""
 
     uuid: str
     project_id: str
@@ -120,39 +120,39 @@ class Batch:
     jobs: int
     state: BatchState = BatchState.PENDING
     cancel_requested: bool = False
-    #: Its owner wants no place for its jobs for now.
+    #: Whether its owner holds it: its jobs get no places.
     held: bool = False
-    #: Of those that wait at the same time, the highest comes first.
+    #: Among waiting batches, the highest priority comes first.
     priority: Priority = 0
-    #: When its owner wants it complete: of equal priorities the earliest comes first.
+    #: When its owner wants it complete; among equal priorities, the earliest deadline comes first.
     deadline_at: Moment | None = None
-    #: Batches that have to be complete before its jobs get places, as far as they are not.
+    #: Incomplete batches that have to complete before its jobs get places.
     waits_for: tuple[str, ...] = ()
-    #: Jobs that ended, by outcome; the batch ends when they add up to `jobs`.
+    #: Number of ended jobs by outcome; the batch ends when they add up to `jobs`.
     jobs_completed: int = 0
     jobs_failed: int = 0
     jobs_cancelled: int = 0
     dispatched_at: Moment | None = None
     ended_at: Moment | None = None
-    #: What the first plan of the whole batch promised, relative to `dispatched_at`.
+    #: Prediction of the first plan of the whole batch, relative to `dispatched_at`.
     planned_makespan_s: Number | None = None
     lower_bound_s: Number | None = None
-    #: When its last result was promised to be back, and a proven bound on that: as above where results are not planned.
+    #: Predicted return of its last result, and a proven lower bound on it; as above if results are not planned.
     planned_completion_s: Number | None = None
     completion_bound_s: Number | None = None
-    #: Input of all its jobs, as it was asked for.
+    #: Total size of the inputs of its jobs, as requested.
     input_bytes: Internal[int] = 0
     generation: Internal[int] = 0
     history: Detail[tuple[HistoryEntry, ...]] = ()
 
     @property
     def rank(self) -> tuple[int, float, float, str]:
-        """Its place among batches that wait: the lowest comes first."""
+        """Sort key among waiting batches; the lowest comes first."""
         return -self.priority, NEVER if self.deadline_at is None else self.deadline_at, self.created_at, self.uuid
 
     @property
     def withheld(self) -> str:
-        """Why its jobs get no places even where slots are free, for people; "" = they may."""
+        """Human-readable reason why its jobs are not placed although slots are free; "" if they may be placed."""
         if self.state in ENDED_BATCHES:
             return ""
         others = f"waits for {_batches(self.waits_for)}" if self.waits_for else ""
@@ -177,24 +177,24 @@ class Job:
     function: str
     #: Host whose NIC sends the input, or "server:UUID"; "" for a job with predecessors.
     requester: str
-    #: Of a job with predecessors: 0 until their results are known.
+    #: For a job with predecessors, 0 until their results are known.
     input_bytes: int
     created_at: Moment
     group: Group = 0
-    #: Jobs of its batch whose results, one after the other, are its input; empty = its requester sends it.
+    #: Jobs of its batch whose concatenated results are its input; empty = its requester sends the input.
     predecessors: tuple[str, ...] = ()
-    #: Part of the pool that plans and runs it; for its whole life.
+    #: Shard that plans and runs it; it never changes.
     shard: Internal[str] = DEFAULT_SHARD
     state: JobState = JobState.PENDING
     cancel_requested: bool = False
-    #: How many times it was planned; reports of an older attempt are void.
+    #: Number of times that it was planned; reports of an older attempt are void.
     attempt: int = 0
-    #: Attempts that do not count against the job: its slot was drained, or failed before it had begun with the job.
+    #: Number of attempts that are not counted: the slot was drained, or it failed before it had begun with the job.
     excused: Internal[int] = 0
-    #: Why it waits or failed, for people; and the stable code of a failure.
+    #: Human-readable reason why it waits or failed, and the stable code of a failure.
     reason: str = ""
     error_code: str = ""
-    #: Where it was planned, and its rank among the jobs of that slot.
+    #: Its planned place, and its rank among the jobs of that slot.
     host: str = ""
     slot: str = ""
     order: int = 0
@@ -203,17 +203,17 @@ class Job:
     start_s: Number | None = None
     end_s: Number | None = None
     transfer: tuple[RateSegment, ...] = ()
-    #: How the result is planned to flow back, in seconds after the computation ends; empty where no rates are planned.
+    #: Planned transfer of the result, in seconds after the end of the computation; empty if no rates are planned.
     result_transfer: tuple[RateSegment, ...] = ()
-    #: Share of the work that is done and kept with the input on `host`, after an eviction.
+    #: Share of the work done before an eviction, which is kept with the input on `host`.
     done: Number = 0.0
-    #: Source "address:port" of the stream that brings the input, as the responder has seen it; identifies the flow.
+    #: Source "address:port" of the stream with the input, as observed by the responder; it identifies the flow.
     flow: Internal[str] = ""
-    #: How much of the input its responder had at a moment, while that is not as planned.
+    #: Received bytes of the input at `moved_at`, while the transfer is not as planned.
     moved_bytes: Internal[int | None] = None
     moved_at: Internal[Moment | None] = None
-    #: What happened.  First, when the first byte of the input came: reported once all of it is there; None where that
-    #: came at once, was there already, or had begun before the agent was started.
+    #: Observed times.  `transfer_began_at`, the arrival of the first byte of the input, is reported when the input is
+    #: complete; None if all of it came at once, was there already, or began to arrive before the agent's start.
     transfer_began_at: Moment | None = None
     staged_at: Moment | None = None
     started_at: Moment | None = None
@@ -229,17 +229,17 @@ class Job:
 
     @property
     def counted_attempts(self) -> int:
-        """How many of its attempts count when it is decided whether it is given up."""
+        """Number of attempts that count for giving it up."""
         return self.attempt - self.excused
 
     @property
     def place(self) -> str:
-        """What `slot` is: "slot" or "cpu"; "" = none."""
+        """Kind of its place in `slot`: "slot" or "cpu"; "" = none."""
         return "" if not self.slot else CPU if is_cpu(self.slot) else "slot"
 
     @property
     def expected_at(self) -> Moment | None:
-        """When it is planned to begin to compute, UTC seconds; None unless it has a place and has not begun."""
+        """Planned begin of the computation, UTC seconds; None unless it has a place and has not begun."""
         begun = self.state not in (JobState.WAITING_INPUT, JobState.STAGED)
         return None if begun or self.dispatched_at is None else self.dispatched_at + (self.start_s or 0.0)
 
@@ -250,7 +250,7 @@ def is_cpu(slot_name: str) -> bool:
 
 
 def input_due_at(job: Job) -> float:
-    """Return when a job's planned transfer is over, UTC seconds."""
+    """Return the end of a job's planned transfer, UTC seconds."""
     return (job.dispatched_at or job.created_at) + max((piece.end_s for piece in job.transfer), default=0.0)
 
 
@@ -264,25 +264,25 @@ class Host:
     data_address: str
     data_port: int
     heard_at: Moment
-    #: Part of the pool that it belongs to; given when it was first heard.
+    #: Shard to which it belongs; assigned with its first heartbeat.
     shard: Internal[str] = DEFAULT_SHARD
     availability_zone: Internal[str] = ""
-    #: Secret of the agent that represents the host; another one is refused while this one lives.
+    #: Secret of the agent that represents the host; other agents are refused while this one lives.
     agent_id: Internal[str] = ""
-    #: Starts of that agent, and heartbeats since the last of them: what is not later than these is void.
+    #: Number of starts of that agent, and of heartbeats since the last start; messages that are not later are void.
     boot: int = 0
     beat: Internal[int] = 0
     #: Number of the last report that was applied; a repeat is void.
     reported: Internal[int] = 0
     alive: bool = True
-    #: Egress driver by which its agent limits flows; "" = senders pace themselves.
+    #: Egress driver with which its agent limits flows; "" = senders limit themselves.
     egress_driver: Internal[str] = ""
-    #: The data port speaks TLS only.
+    #: Whether the data port accepts TLS only.
     data_tls: bool = False
-    #: Streams that the data port, and commands that the agent has refused since the agent's start.
+    #: Numbers of streams and commands that the agent has refused since its start.
     refused_streams: int = 0
     refused_commands: int = 0
-    #: Heartbeats and reports in its name that the scheduler has refused.
+    #: Number of heartbeats and reports in its name that the scheduler has refused.
     refused_messages: int = 0
     #: Name of its provider in Placement; "" = that of the host.
     node: Internal[str] = ""
@@ -300,25 +300,25 @@ class Slot:
     region: str
     board: str
     kind: str
-    #: How it is linked to other slots, as a word of `model.objects.links`.
+    #: Links to other slots, in the text format of `model.objects.links`.
     links: str = ""
-    #: That of its host.
+    #: Shard of its host.
     shard: Internal[str] = DEFAULT_SHARD
     state: SlotState = SlotState.EMPTY
-    #: Function loaded now, as observed; "" = none.
+    #: Function that is loaded, as observed; "" = none.
     function: str = ""
-    #: Job computing now, as observed; "" = none.
+    #: Job that it computes, as observed; "" = none.
     job: str = ""
-    #: The operator wants no new work here.
+    #: Whether the operator wants no new work on it.
     drain_requested: bool = False
     reason: str = ""
     #: Number of the last command sent to this slot; agents refuse lower ones.
     sequence: Internal[int] = 0
     #: Epoch of the last lease granted on this slot.
     lease_epoch: Internal[int] = 0
-    #: How often another function was loaded, as reported.
+    #: Number of reported loads.
     reconfigurations: int = 0
-    #: When the function it holds was loaded, UTC seconds; None = none is, or it was there when the slot was first seen.
+    #: When its function was loaded, UTC seconds; None = no function, or loaded before the slot was first seen.
     loaded_at: Moment | None = None
     generation: Internal[int] = 0
     history: Detail[tuple[HistoryEntry, ...]] = ()
@@ -332,24 +332,24 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Who holds a slot; at most one HELD lease per slot."""
+    """The record of who holds a slot; there is at most one HELD lease per slot."""
 
     uuid: str
     slot: str
     kind: LeaseKind
-    #: What holds it: the shard for the pool's own jobs; an instance, task or gang otherwise.
+    #: The shard if the pool's own jobs use the slot; otherwise an instance, task or gang.
     holder: str
     project_id: str
-    #: Grows with every lease of the slot: a holder of an older epoch has lost it.
+    #: Increases with every lease of the slot; a holder with an older epoch has lost the slot.
     epoch: int
-    #: A claim of higher rank may take the slot.
+    #: Whether a claim of higher rank may take the slot.
     revocable: bool
     granted_at: Moment
     state: LeaseState = LeaseState.HELD
     released_at: Moment | None = None
-    #: What an instance has its slot hold; "" = whatever the holder loads.
+    #: Function that an instance requests for its slot; "" = the holder loads functions itself.
     function: str = ""
-    #: Why its instance cannot use the slot; "" = it can, or its function was not loaded yet.
+    #: Why the instance cannot use the slot; "" = it can, or its function was not loaded yet.
     broken: str = ""
     generation: int = 0
     history: tuple[HistoryEntry, ...] = ()
@@ -362,23 +362,23 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """A part of the pool with one active owner, fenced by an epoch that grows with every change of owner.
+    """A part of the pool with one active owner, fenced by an epoch that increases with every change of owner.
 
-    `generation` grows with every renewal: if it stands still, the owner is dead.
+    `generation` increases with every renewal; if it does not change for some time, the owner is dead.
     """
 
     name: str
     owner: str
     epoch: int
     renewed_at: Moment
-    #: Grows with every committed change of the shard's objects: the stamp of a PoolView.
+    #: Increases with every committed change of the shard's objects; it identifies the version of a PoolView.
     pool_generation: int = 0
     generation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduler:
-    """A pool scheduler process; like a shard's, its `generation` grows as long as it lives."""
+    """A scheduler process; like that of a shard, its `generation` increases while it lives."""
 
     name: str
     heard_at: Moment
@@ -387,7 +387,7 @@ class Scheduler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One observed computation, from which time models are refitted."""
+    """One observed computation, used to refit time models."""
 
     job: str
     attempt: int

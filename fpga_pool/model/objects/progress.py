@@ -1,7 +1,7 @@
 """Progress of a transfer, and its difference from the plan.
 
-A plan carries what had yet to move when it was made: all of an input at first, what is left of it where the rates of a
-transfer under way were changed.
+A plan covers the bytes that had not moved when it was made: all of the input at first, or the remaining bytes if the
+rates of a transfer under way were changed.
 """
 
 import math
@@ -12,15 +12,15 @@ from fpga_pool.model.fields import Limit
 from fpga_pool.model.objects.pool import Job, RateSegment
 from fpga_pool.model.values import shared
 
-#: Smaller differences are not reported: clock differences, opening of a stream, data in flight.
+#: Smaller deviations are not reported, as clock differences, the opening of a stream and data in flight cause them.
 TOLERATED_S = 0.5
-#: Bytes move whole, and rates are no whole numbers.
+#: Tolerance for rounding: bytes are integers, rates are not.
 _ROUNDING_BYTES = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """The input of a job on its way from its requester to a host."""
+    """The input of a job under way from its requester to a host."""
 
     job: str
     name: str
@@ -30,14 +30,14 @@ class Flow:
     requester: str
     host: str
     input_bytes: int
-    #: Rate of the plan at this moment; infinite where it has none.
+    #: Planned rate at this moment; infinite if no rates are planned.
     planned_bps: Limit
     #: Rate at which the input arrived between the last two heartbeats of the host.
     measured_bps: Limit
 
 
 def flow_of(job: Job, measured_bps: float, now_s: float) -> Flow:
-    """Return the flow of a job whose input arrives at a rate."""
+    """Return the flow of a job whose input arrives at the given rate."""
     t_s = now_s - (job.dispatched_at or now_s)
     planned_bps = next((piece.bps for piece in job.transfer if piece.begin_s <= t_s < piece.end_s), 0.0)
     return Flow(
@@ -49,12 +49,12 @@ def flow_of(job: Job, measured_bps: float, now_s: float) -> Flow:
 
 
 def planned_bytes(transfer: Sequence[RateSegment]) -> float:
-    """Return how much a plan carries."""
+    """Return the number of bytes that a plan covers."""
     return sum(piece.bps * (piece.end_s - piece.begin_s) for piece in transfer) / 8.0
 
 
 def moved_bytes(transfer: Sequence[RateSegment], input_bytes: int, t_s: float) -> float:
-    """Return how much of an input is to have moved at `t_s` on the plan's clock."""
+    """Return how many bytes of an input should have moved at `t_s` on the plan's clock."""
     return input_bytes - planned_bytes(transfer) + _carried_bytes(transfer, t_s)
 
 
@@ -63,7 +63,7 @@ def _carried_bytes(transfer: Sequence[RateSegment], t_s: float) -> float:
 
 
 def plan_time_s(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: float) -> float:
-    """Return when, on the plan's clock, so much of the input was to have moved; at the earliest the plan's begin."""
+    """Return when, on the plan's clock, these bytes of the input should have moved; not before the plan's begin."""
     ahead_bits = 8.0 * (moved_bytes - input_bytes + planned_bytes(transfer))
     for piece in transfer:
         bits = piece.bps * (piece.end_s - piece.begin_s)
@@ -74,10 +74,10 @@ def plan_time_s(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: 
 
 
 def late_s(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: float, t_s: float) -> float:
-    """Return by how much a transfer is behind its plan at `t_s` on the plan's clock; negative = ahead of it."""
+    """Return by how many seconds a transfer is behind its plan at `t_s` on the plan's clock; negative = ahead."""
     missing_bytes = input_bytes - planned_bytes(transfer) + _carried_bytes(transfer, t_s) - moved_bytes
     if abs(missing_bytes) <= _ROUNDING_BYTES:
-        return 0.0  # perhaps in a hold, at both ends of which as much has moved
+        return 0.0  # it may be in a pause, between whose begin and end nothing moves
     reached_s = plan_time_s(transfer, input_bytes, moved_bytes)
     if reached_s == transfer[0].begin_s:
         return max(t_s - reached_s, 0.0)
@@ -85,6 +85,6 @@ def late_s(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: float
 
 
 def reported_bytes(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: int, t_s: float) -> int | None:
-    """Return the reported progress of a transfer: nothing while it is about as planned."""
+    """Return the progress of a transfer to report; None while it is about as planned."""
     differs = bool(transfer) and abs(late_s(transfer, input_bytes, moved_bytes, t_s)) > TOLERATED_S
     return moved_bytes if differs else None

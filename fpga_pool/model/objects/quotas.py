@@ -1,4 +1,4 @@
-"""Quotas: how much of the pool one project may ask for at a time."""
+"""Quotas: limits of the resources that one project may have at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,30 +16,30 @@ QuotaLimit = Annotated[
 
 
 class Resource(StrEnum):
-    """What a quota limits."""
+    """Resource that a quota limits."""
 
     #: Jobs of batches, tasks and pipelines that have not ended.
     JOBS = "jobs"
-    #: Input of the batches, tasks and pipelines that have not ended, all their jobs included.
+    #: Inputs of all jobs of the batches, tasks and pipelines that have not ended.
     INPUT_BYTES = "input_bytes"
-    #: Slots for which tasks that have not ended ask.
+    #: Slots requested by tasks that have not ended.
     TASK_SLOTS = "task_slots"
-    #: Processes of gangs that have not ended: each takes one processor.
+    #: Processes of gangs that have not ended, each of which takes one processor.
     GANG_PROCESSORS = "gang_processors"
-    #: Transfer tickets that have not expired, used or not; each scheduler counts those that it gave.
+    #: Transfer tickets that have not expired, used or not; each scheduler counts those that it has issued.
     TICKETS = "tickets"
-    #: Requests of the API per second; each process of the API counts those that it gets.
+    #: Requests to the API per second; each process of the API counts those that it receives.
     REQUESTS_PER_S = "requests_per_s"
-    #: Bitstreams of the designs that are stored, whatever was decided on them.
+    #: Bitstreams of stored designs in any state.
     DESIGN_BYTES = "design_bytes"
 
 
-#: Amounts by resource; what is not named is not asked for, or 0.
+#: Amounts by resource; a missing resource is not requested, or has the amount 0.
 Amounts = Mapping[Resource, int]
 
 
 class QuotaLimits(Message, frozen=True, kw_only=True):
-    """Limits of a project; null = the default one, or in a change: as before."""
+    """Limits of a project; null = the default limit, or in a change: unchanged."""
 
     jobs: QuotaLimit | None = None
     input_bytes: QuotaLimit | None = None
@@ -55,17 +55,17 @@ class QuotaLimits(Message, frozen=True, kw_only=True):
         return limit
 
     def exceeded(self, used: Amounts, requested: Amounts) -> list[Resource]:
-        """Return the resources of which there would be more than the limit."""
+        """Return the requested resources whose limits would be exceeded."""
         limited = ((one, limit) for one in requested if (limit := self.of(one)) is not None and limit != UNLIMITED)
         return [one for one, limit in limited if used[one] + requested[one] > limit]
 
     def over(self, others: "QuotaLimits") -> "QuotaLimits":
-        """Return these limits, and those of `others` where these have none."""
+        """Return these limits, completed by those of `others` for resources without a limit here."""
         own = {one: limit for one in Resource if (limit := self.of(one)) is not None}
         return structs.replace(others, **own)
 
 
-#: Limits of projects for which nothing else is configured.
+#: Limits of projects if nothing else is configured.
 DEFAULT_LIMITS = QuotaLimits(
     jobs=100_000,
     input_bytes=64 << 40,
@@ -79,14 +79,14 @@ DEFAULT_LIMITS = QuotaLimits(
 
 @dataclass(frozen=True, slots=True)
 class ProjectLimits:
-    """What limits a project: its own limits, and the defaults for what it has none of."""
+    """Limits of a project: its own limits, and the defaults for other resources."""
 
     own: QuotaLimits
     defaults: QuotaLimits
 
     @property
     def in_force(self) -> QuotaLimits:
-        """The limit of each resource."""
+        """The effective limit of each resource."""
         return self.own.over(self.defaults)
 
 
@@ -97,18 +97,18 @@ class ResourceQuota:
     resource: str
     limit: int
     default: bool
-    #: None = the scheduler does not know.
+    #: None = unknown to the scheduler.
     used: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """The limits of a project, and what it uses of them."""
+    """The limits of a project, and the amounts in use."""
 
     project_id: str
     resources: tuple[ResourceQuota, ...]
 
     @property
     def own(self) -> QuotaLimits:
-        """The limits that the project has of its own."""
+        """The project's own limits, without the defaults."""
         return QuotaLimits(**{one.resource: one.limit for one in self.resources if not one.default})

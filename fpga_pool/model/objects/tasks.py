@@ -1,9 +1,9 @@
 """Tasks (lattice paper) as frozen values: one function on several linked slots at once.
 
-The shares of a task are the jobs of a batch that has the task's uuid; so they send their inputs, compute and give their
-results as all jobs do.  A rigid task has a slot for each share.  A malleable one has several shapes: on fewer slots
-than it has shares, a slot computes several of them one after the other.  As in `model.objects.pool`, points in time are
-UTC seconds, and a task has a `generation` and a `history`.
+The shares of a task are the jobs of a batch with the task's uuid, so inputs, computation and results are handled as for
+all jobs.  A rigid task needs a slot for each share.  A malleable task has several shapes: on fewer slots than it has
+shares, a slot computes several shares one after the other.  As in `model.objects.pool`, points in time are UTC seconds,
+and a task has a `generation` and a `history`.
 """
 
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import DEFAULT_SHARD
 
-#: No task is wider: sets of slots are searched as the bits of one integer.
+#: Maximum number of slots of a task, because the search represents sets of slots as the bits of one integer.
 MOST_SLOTS = 62
-#: What stands for the policy in the batch of a task: it is neither planned nor online.
+#: Used as the policy of the batch of a task, which is neither planned nor online.
 TASK_POLICY = "task"
 
 
 class TaskState(StrEnum):
-    """Where a task is in its life."""
+    """State of a task."""
 
-    #: Waits, and has no slots.
+    #: Waits without slots.
     QUEUED = "QUEUED"
     #: Has all its slots.
     RUNNING = "RUNNING"
@@ -36,7 +36,7 @@ class TaskState(StrEnum):
     CANCELLED = "CANCELLED"
 
 
-#: Tasks that will not run any more.
+#: States of tasks that have ended.
 ENDED_TASKS = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED})
 
 
@@ -44,7 +44,7 @@ class TaskShape(Message, frozen=True):
     """A shape of a task: the number of slots it runs on."""
 
     slots: Annotated[int, Meta(ge=1, le=MOST_SLOTS, description=f"1 to {MOST_SLOTS} slots")]
-    #: How long it computes so, as its tenant says; None = by the time model of its function.
+    #: Compute time in this shape as given by the tenant; None = by the time model of its function.
     seconds: Seconds | None = None
 
 
@@ -57,26 +57,26 @@ class Task:
     user_id: str
     name: str
     function: str
-    #: How many slots it has, or had last; before it has any, the most that it could have.
+    #: Number of slots that it has or had last; before it gets any, the most that it can get.
     slots: int
-    #: How many shares it has.
+    #: Number of shares.
     shares: int
-    #: How these have to be linked.
+    #: Required topology of its slots.
     topology: Topology
-    #: The largest input of a share, which determines the compute time of the task.
+    #: Size of the largest input of a share, which determines the compute time of the task.
     input_bytes: int
     created_at: Moment
-    #: The shapes of which it gets one (a malleable task); () = it has one, with a slot for each share.
+    #: Alternative shapes of a malleable task; () = a rigid task, with a slot for each share.
     shapes: tuple[TaskShape, ...] = ()
     shard: Internal[str] = DEFAULT_SHARD
     state: TaskState = TaskState.QUEUED
     cancel_requested: bool = False
-    #: How often it was given slots, and how often it lost them.
+    #: Number of times that it got slots, and that it lost them.
     attempt: int = 0
     failures: int = 0
-    #: Why it waits or failed, for people.
+    #: Human-readable reason why it waits or failed.
     reason: str = ""
-    #: When it is expected to end, while it has slots.
+    #: Expected end, while it has slots.
     ends_at: Moment | None = None
     started_at: Moment | None = None
     ended_at: Moment | None = None
@@ -85,15 +85,15 @@ class Task:
 
     @property
     def alternatives(self) -> tuple[TaskShape, ...]:
-        """The shapes in which it can run: one or more."""
+        """The shapes in which it can run, at least one."""
         return self.shapes or (TaskShape(self.shares),)
 
 
 def longest_queue(shares: int, slots: int) -> int:
-    """Return how many shares the slot with the most of them computes, one after the other."""
+    """Return the largest number of shares that one slot computes, one after the other."""
     return -(-shares // slots)
 
 
 def slot_of_share(index: int, shares: int, slots: int) -> int:
-    """Return which of the slots computes a share: neighbours share a slot, and no slot has two more than another."""
+    """Return the slot that computes a share: a slot gets neighboring shares, and the numbers differ by 1 at most."""
     return index * slots // shares

@@ -1,1 +1,1 @@
-"""The rules of the pool by family: how each request, report, heartbeat and tick changes the objects."""
+"""Rules of the pool, by family of work: how requests, reports, heartbeats and ticks change the stored objects."""

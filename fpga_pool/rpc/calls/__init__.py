@@ -1,1 +1,1 @@
-"""Parts of what is called on schedulers, of which `rpc.scheduler_api` is made."""
+"""Groups of calls to schedulers, which are combined in `rpc.scheduler_api`."""

@@ -8,16 +8,16 @@ from fpga_pool.rpc.transport import calls
 
 @calls
 class DryRunCalls:
-    """What would become of work if it was created now; nothing is stored, and errors are those of the creation."""
+    """Plans of work as if it was created now; nothing is stored, and errors are those of its creation."""
 
     def plan_batch(self, request: BatchRequest) -> PlannedBatch:
-        """Return what would become of a batch."""
+        """Return the plan of a batch as if it was created now."""
 
     def plan_gang(self, request: GangRequest) -> PlannedGang:
-        """Return what would become of a gang."""
+        """Return the plan of a gang as if it was created now."""
 
     def plan_pipeline(self, request: PipelineRequest) -> PlannedPipeline:
-        """Return what would become of a pipeline."""
+        """Return the plan of a pipeline as if it was created now."""
 
     def plan_task(self, request: TaskRequest) -> PlannedTask:
-        """Return what would become of a task."""
+        """Return the plan of a task as if it was created now."""

@@ -1,4 +1,4 @@
-"""Designs on a host: fetched from the scheduler on demand, and kept; each load needs its leave again."""
+"""Designs on a host: fetched from the scheduler on demand and cached. Each load needs the scheduler's permission."""
 
 import hashlib
 import logging
@@ -22,14 +22,14 @@ from fpga_pool.rpc.transport import MessagingError
 
 LOG = logging.getLogger(__name__)
 
-#: Bitstreams that are kept; of more, those that were used the longest ago are removed.
+#: Number of bitstreams that are cached; the least recently used ones are removed.
 KEPT = 64
-#: Files are called by it.
+#: Names of functions, which are used as file names.
 _SAFE_NAME = re.compile(r"[a-z0-9_]+\.[0-9a-f]+")
 
 
 class Designs:
-    """The designs that this host has loaded; threads may share it."""
+    """Cache of the designs that this host has loaded; thread-safe."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Designs:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def fetch(self, function: str, driver: SlotDriver) -> Bitstream:
-        """Return the bitstream of a design that may be loaded now, and have the driver admit it.
+        """Return the bitstream of a design if the scheduler permits its load now, after the driver has admitted it.
 
-        BitstreamRefused if it is not approved, or not what the scheduler has signed.  ServiceUnavailable if no
-        scheduler answers.
+        Raises BitstreamRefused if the design is not approved, or differs from what the scheduler has signed, and
+        ServiceUnavailable if no scheduler answers.
         """
         if not _SAFE_NAME.fullmatch(function):
             raise BitstreamRefused(f"{function!r:.100} is not a valid name of a function of a design")
@@ -60,7 +60,9 @@ class Designs:
                 self._host, self._agent_id, function, nonce, hashlib.sha256(kept).hexdigest() if kept else ""
             )
         except MessagingError as error:
-            raise ServiceUnavailable(f"bitstream of {function}: no scheduler gives leave to load it: {error}") from None
+            raise ServiceUnavailable(
+                f"bitstream of {function}: no scheduler answers the request to load it: {error}"
+            ) from None
         except BitstreamRefused:
             with self._keeping:
                 path.unlink(missing_ok=True)
@@ -81,12 +83,12 @@ class Designs:
     def _require_granted(self, answer: DesignAnswer, function: str, nonce: str) -> None:
         grant = answer.grant
         if (grant.nonce, grant.host, grant.function) != (nonce, self._host, function):
-            raise BitstreamRefused(f"bitstream of {function}: the leave to load it is for another load")
+            raise BitstreamRefused(f"bitstream of {function}: the scheduler's permission is for another load")
         if not any(is_by(key, answer.signature, grant.signed()) for key in self._keys):
-            raise BitstreamRefused(f"bitstream of {function}: the leave to load it is not signed by a scheduler")
+            raise BitstreamRefused(f"bitstream of {function}: the permission to load it is not signed by a scheduler")
 
     def _keep(self, path: Path, payload: bytes) -> None:
-        """Keep a bitstream for the next load: a crash leaves all of it or nothing, and each load checks its digest."""
+        """Cache a bitstream for later loads, which check its digest; a crash leaves a complete file or none."""
         with self._keeping:
             write_whole(path, payload)
             oldest = sorted((one.stat().st_mtime, one) for one in self._directory.iterdir())

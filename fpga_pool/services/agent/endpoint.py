@@ -17,12 +17,12 @@ from fpga_pool.rpc.identity import key_text
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.agent.service import AgentService
 
-#: For how long the library is taken to be as it was: to look at it is to read all of it.
+#: How long results about the library are cached, because each check reads all of it.
 REMEMBERED_S = 10.0
 
 
 class AgentEndpoint:
-    """Takes commands."""
+    """Receives commands from schedulers."""
 
     target = TARGET
 
@@ -35,13 +35,13 @@ class AgentEndpoint:
 
 
 class LibraryEndpoint:
-    """Says which bitstreams of the catalogue this host can load."""
+    """Reports which bitstreams of the catalogue this host can load."""
 
     target = TARGET
 
     def __init__(self, library: BitstreamLibrary, catalogue: Catalogue, trusted_key: Ed25519PublicKey) -> None:
         self._library, self._catalogue, self._key = library, catalogue, trusted_key
-        #: By board: when it was looked at, and what was found.
+        #: By board: the time of the last check, and its result.
         self._seen: dict[str, tuple[float, list[BitstreamInfo]]] = {}
         self._lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Inputs that are results of other jobs: used in place where they are on this host, else copied from other agents."""
+"""Inputs that are results of other jobs: linked if the results are on this host, else copied from other agents."""
 
 import contextlib
 import hashlib
@@ -25,24 +25,24 @@ LOG = logging.getLogger(__name__)
 
 #: Inputs gathered at once.
 WORKERS = 4
-#: Pauses between tries: each twice as long as the one before.
+#: First and longest pause between tries; the pause doubles after each try.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
 CONNECT_S, RESULT_S = 5.0, 3600.0
 
-#: Returns leave to read the sources of a job's attempt, in their order; Conflict or NotFound if there is none to give.
+#: Returns tickets for the sources of a job's attempt, in their order; raises Conflict or NotFound if there are none.
 Tickets = Callable[[str, int], list[SourceTicket]]
 
 
 class _Differs(FpgaPoolError):
-    """A result is not the one that the pool named."""
+    """A result differs from the one that the pool expects."""
 
 
 class Gatherer:
-    """Makes inputs from results; `gather` may be called from any thread.
+    """Assembles inputs from results; `gather` may be called from any thread.
 
-    An attempt is tried again until it is complete, the agent does not hold it any more, or the pool says that a result
-    is lost: then the attempt fails, and the pool decides.  How long a silent agent is waited for is the pool's decision
-    too, which takes the job away when the time for its input is over.
+    Gathering is retried until the input is complete, the agent no longer holds the attempt, or the pool says that a
+    result is lost. In the last case the attempt fails, and the pool decides what to do. The pool also decides how long
+    to wait for a silent agent: it withdraws the job when the time for its input is over.
     """
 
     def __init__(self, host: str, shell: AgentShell, tickets: Tickets, peer_tls: ssl.SSLContext | None = None) -> None:
@@ -54,11 +54,11 @@ class Gatherer:
         self._ending = threading.Event()
 
     def gather(self, job: HeldJob) -> None:
-        """Begin to make the input of an attempt."""
+        """Start to gather the input of an attempt."""
         self._submit(job, FIRST_PAUSE_S)
 
     def stop(self) -> None:
-        """End all transfers; what is not complete begins again at the next start."""
+        """Stop all transfers; incomplete ones begin again at the next start of the agent."""
         self._ending.set()
         self._workers.shutdown(wait=True, cancel_futures=True)
 
@@ -86,7 +86,7 @@ class Gatherer:
             place.unlink(missing_ok=True)
 
     def _make(self, job: HeldJob, place: Path) -> None:
-        """Write the input of an attempt durably, or link it where it is one result of this host."""
+        """Write the input of an attempt durably, or link it if it is a single result on this host."""
         place.unlink(missing_ok=True)
         sources = job.assignment.sources
         here = [self._held_here(source) for source in sources]
@@ -113,7 +113,7 @@ class Gatherer:
         return held is not None and (held.phase, held.attempt) == (Phase.HELD, source.attempt)
 
     def _fetch(self, source: InputSource, ticket: SourceTicket | None, place: Path, begun: Callable[[], None]) -> None:
-        """Have one result at a place, checked and durable; `begun` is called when bytes come from another host."""
+        """Store one result at `place`, checked and durable; `begun` is called when bytes come from another host."""
         if ticket is None:
             self._take(source, place)
             return
@@ -128,7 +128,7 @@ class Gatherer:
             raise _Differs(f"the result of job {source.job} on host {source.host} has changed")
 
     def _take(self, source: InputSource, place: Path) -> None:
-        """Use a result of this host in place: the job that it is of may be released at any moment."""
+        """Link or copy a result on this host, because its job may be released at any moment."""
         files = self._shell.files
         small = files.small_result(source.job)
         if small is None:

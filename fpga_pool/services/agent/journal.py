@@ -1,8 +1,8 @@
 """The durable state of an agent: executed commands, the jobs it holds, reports not yet acknowledged, tokens used.
 
-One SQLite file in the state directory, so that a repeat after kill -9 or power loss is answered and not executed, and a
-report is delivered at least once. Each method is one transaction. Commands and completions are synced to disk before
-they are acknowledged; state that can be restored from files or by a repetition is not (`_transaction`).
+It is one SQLite file in the state directory. After kill -9 or power loss, a repeated command is acknowledged but not
+executed again, and every report is delivered at least once. Each method is one transaction. Commands and completions
+are synced to disk before they are acknowledged; state that files or repetitions can restore is not (`_transaction`).
 """
 
 import sqlite3
@@ -20,10 +20,10 @@ from fpga_pool.model.exceptions import InvalidInput, StorageFull
 from fpga_pool.model.messages.agents import Action, Command, HoldSlot, Report, ShapeFlow
 from fpga_pool.transfer.handler import JobResult
 
-#: What SQLite says where the disk has no room: for the file or its log, for the index of the log.
+#: SQLite's errors for a full disk: on writes of the file or its log, and of the index of the log.
 _FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
 
-#: Each brings a journal to the next version; the number of those that were applied is SQLite's `user_version`.
+#: Each script brings a journal to the next version; SQLite's `user_version` is the number of applied scripts.
 _MIGRATIONS = [
     """
 CREATE TABLE fences (slot TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL);
@@ -46,23 +46,23 @@ CREATE TABLE agent (id TEXT NOT NULL, boot INTEGER NOT NULL);
 
 
 class Journal:
-    """The agent's memory; all methods may be called from any thread."""
+    """The agent's journal; all methods may be called from any thread."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()
         self._in_transaction = False
-        #: Reports that go with the next transaction.
+        #: Reports that are written with the next transaction.
         self._later: list[Report] = []
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
         version = _version(self._db, path)
         self._db.execute("PRAGMA journal_mode=WAL")
         _migrate(self._db, version)
-        #: Reads what is committed while the other connection waits for the disk.
+        #: Reads committed data while the other connection waits for the disk.
         self._reader = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
         self._reader_lock = threading.Lock()
 
     def close(self) -> None:
-        """End; everything is on disk already."""
+        """Write the remaining reports and close the database."""
         with self._lock:
             self._write_later()
             self._db.close()
@@ -71,22 +71,22 @@ class Journal:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Have nothing recorded by another thread inside: what is read remains so, unless this one changes it."""
+        """Keep other threads from recording anything inside, so that data that was read stays valid."""
         with self._lock:
             yield
 
     @contextmanager
     def together(self, *, durable: bool = True) -> Iterator[None]:
-        """Make one transaction of all that is noted inside, in this thread; see `_transaction` for `durable`."""
+        """Record everything that this thread records inside in one transaction; see `_transaction` for `durable`."""
         with self._transaction(durable=durable):
             yield
 
     @contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """Begin; commit at the end, or roll back.
+        """Begin a transaction; commit it at the end, or roll it back after an error.
 
-        Without `durable` a power loss (not a kill) may undo the change, until a durable one has followed.
-        StorageFull if there is no room for it.
+        Without `durable`, a power loss (not a kill) may undo the change until a durable transaction has followed.
+        Raises StorageFull if the disk is full.
         """
         with _full_disk_reported(), self._lock:
             if self._in_transaction:
@@ -119,7 +119,7 @@ class Journal:
     # Commands
 
     def epochs(self) -> dict[str, int]:
-        """Return by shard the latest epoch of commands."""
+        """Return the latest epoch of commands by shard."""
         with self._lock:
             return dict(self._db.execute("SELECT name, epoch FROM shards").fetchall())
 
@@ -129,24 +129,24 @@ class Journal:
             return tuple(identity for (identity,) in self._db.execute("SELECT id FROM commands ORDER BY rowid"))
 
     def fences(self) -> dict[str, tuple[int, int]]:
-        """Return by slot or processor epoch and sequence of the last command executed there."""
+        """Return epoch and sequence of the last executed command by slot or processor."""
         with self._lock:
             rows = self._db.execute("SELECT slot, epoch, sequence FROM fences").fetchall()
         return {slot: (epoch, sequence) for slot, epoch, sequence in rows}
 
     def executed(self, command: Command) -> bool:
-        """Return whether this very command was executed before."""
+        """Return whether this command was executed before."""
         with self._lock:
             row = self._db.execute("SELECT 1 FROM commands WHERE id = ?", (command.id,)).fetchone()
         return row is not None
 
     def fence(self, slot: str) -> tuple[int, int]:
-        """Return epoch and sequence of the last command executed on a slot."""
+        """Return epoch and sequence of the last command executed on a slot or processor; zeros if there was none."""
         with self._lock:
             row = self._db.execute("SELECT epoch, sequence FROM fences WHERE slot = ?", (slot,)).fetchone()
         return (row[0], row[1]) if row else (0, 0)
 
-    # What the agent's machine wants recorded
+    # Instructions of the agent's state machine
 
     def record(
         self,
@@ -156,9 +156,10 @@ class Journal:
         inputs: Mapping[str, bytes] | None = None,
         results: Mapping[str, JobResult] | None = None,
     ) -> None:
-        """Make one transaction of all that is to be recorded; see `_transaction` for `durable`.
+        """Execute all record instructions in one transaction; see `_transaction` for `durable`.
 
-        `inputs` and `results` are those of the jobs whose small ones are to be kept.  StorageFull if there is no room.
+        `inputs` and `results` are the small inputs and the results to keep, by job. Raises StorageFull if the disk is
+        full.
         """
         records = [one for one in instructions if isinstance(one, i.RecordInstruction)]
         now = [one for one in records if not isinstance(one, i.ReportLater)]
@@ -169,7 +170,7 @@ class Journal:
                 _insert_reports(db, [one.report for one in now if isinstance(one, i.Report)])
                 if any(isinstance(one, i.KeepCommand) for one in now):
                     _forget_old_commands(db)
-        # Told with the next transaction, or when reports are read; a kill may lose them until then.
+        # Written with the next transaction, or when reports are read; a kill may lose them until then.
         self._later += [one.report for one in records if isinstance(one, i.ReportLater)]
 
     def holds(self) -> dict[str, tuple[HoldSlot, bool]]:
@@ -181,7 +182,7 @@ class Journal:
     # Flows
 
     def note_flow(self, command: Command, name: str) -> None:
-        """Note that a command about a flow is executed."""
+        """Record that a command about a flow was executed."""
         with self._transaction() as db:
             _remember(db, command)
             _forget_old_commands(db)
@@ -189,18 +190,18 @@ class Journal:
                 db.execute("INSERT OR REPLACE INTO flows VALUES (?, ?)", (name, to_text(command.action)))
 
     def forget_flow(self, name: str) -> None:
-        """Forget a flow that is not held any more."""
+        """Delete a flow that is no longer limited."""
         with self._transaction(durable=False) as db:
             db.execute("DELETE FROM flows WHERE name = ?", (name,))
 
     def flow(self, name: str) -> ShapeFlow | None:
-        """Return what a flow is held to, if it is."""
+        """Return the plan of a flow, or None if it is not limited."""
         with self._lock:
             row = self._db.execute("SELECT action FROM flows WHERE name = ?", (name,)).fetchone()
         return from_text(Action, row[0]) if row else None
 
     def flows(self) -> list[ShapeFlow]:
-        """Return the flows to hold."""
+        """Return the plans of all flows that are limited."""
         with self._lock:
             rows = self._db.execute("SELECT action FROM flows ORDER BY rowid").fetchall()
         return [from_text(Action, action) for (action,) in rows]
@@ -256,7 +257,7 @@ class Journal:
                 pass
 
     def reports(self, limit: int) -> list[tuple[int, Report]]:
-        """Return the oldest reports not yet taken, each with its number."""
+        """Return the oldest reports that are not yet delivered, each with its number."""
         with self._lock:
             self._write_later()
             rows = self._db.execute("SELECT number, report FROM reports ORDER BY number LIMIT ?", (limit,)).fetchall()
@@ -268,19 +269,19 @@ class Journal:
             db.execute("DELETE FROM reports WHERE number <= ?", (up_to,))
 
     def unreported(self) -> int:
-        """Return how many reports wait."""
+        """Return the number of reports that are not yet delivered."""
         with self._lock:
             (count,) = self._db.execute("SELECT COUNT(*) FROM reports").fetchone()
             return int(count) + len(self._later)
 
-    # Small inputs and results, which are not worth a file
+    # Small inputs and results, which are not kept in files
 
     def input(self, job: str) -> bytes | None:
-        """Return a small job's input, if it is here."""
+        """Return the input of a job if it is stored here, else None."""
         return self._blob("SELECT data FROM inputs WHERE job = ?", job)
 
     def result(self, job: str) -> bytes | None:
-        """Return a small result, if it is here."""
+        """Return the result of a job if it is stored here, else None."""
         return self._blob("SELECT data FROM results WHERE job = ?", job)
 
     def _blob(self, query: str, job: str) -> bytes | None:
@@ -291,7 +292,7 @@ class Journal:
     # Tokens
 
     def use(self, tokens: Sequence[tuple[str, float]]) -> list[bool]:
-        """Mark tokens as used; False for each that was before (`transfer.handler.TokenLedger`)."""
+        """Mark tokens as used; return False for each that already was (`transfer.handler.TokenLedger`)."""
         with self._transaction(durable=False) as db:
             return [
                 db.execute("INSERT INTO tokens VALUES (?, ?) ON CONFLICT DO NOTHING", token).rowcount == 1
@@ -299,7 +300,7 @@ class Journal:
             ]
 
     def forget_tokens(self, before_s: float) -> None:
-        """Forget tokens that have expired on their own."""
+        """Delete tokens that expired before a time."""
         with self._transaction(durable=False) as db:
             db.execute("DELETE FROM tokens WHERE deadline_s < ?", (before_s,))
 
@@ -315,7 +316,7 @@ def _full_disk_reported() -> Iterator[None]:
 
 
 def _remember(db: sqlite3.Connection, command: Command) -> None:
-    """Note that a command is executed."""
+    """Record that a command was executed."""
     db.execute("INSERT INTO commands VALUES (?)", (command.id,))
 
 
@@ -371,7 +372,7 @@ def _insert_reports(db: sqlite3.Connection, reports: Sequence[Report]) -> None:
 
 
 def check_journal(path: Path) -> None:
-    """Raise InvalidInput unless this version of the agent can take up a journal; it stays as it is."""
+    """Raise InvalidInput unless this version of the agent can use a journal, which is not changed."""
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db:
         _version(db, path)
 
@@ -380,7 +381,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     try:
         (version,) = db.execute("PRAGMA user_version").fetchone()
     except sqlite3.DatabaseError as error:
-        raise InvalidInput(f"{path}: no journal of an agent: {error}; remove it: inputs and results are lost") from None
+        raise InvalidInput(f"{path}: not a journal of an agent: {error}; remove it, which loses all inputs") from None
     if version > len(_MIGRATIONS):
         raise InvalidInput(
             f"{path}: written by a later version of the agent (schema {version}, this one knows {len(_MIGRATIONS)}); "
@@ -390,9 +391,9 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
 
 
 def _migrate(db: sqlite3.Connection, version: int) -> None:
-    """Bring a journal to this version."""
+    """Migrate a journal to the current version."""
     for number, script in enumerate(_MIGRATIONS[version:], version + 1):
-        with db:  # all of a step, or nothing
+        with db:  # each step is atomic
             db.execute("BEGIN IMMEDIATE")
             for statement in filter(str.strip, script.split(";")):
                 db.execute(statement)

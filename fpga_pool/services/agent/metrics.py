@@ -1,4 +1,4 @@
-"""Metrics of an agent: its state when it is scraped."""
+"""Metrics of an agent, read from its state at each scrape."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _EVENTS = ("staged", "delivered")
 
 
 def agent_samples(agent: "AgentService") -> Iterator[Sample]:
-    """Read slots, jobs, journal and data port of an agent."""
+    """Yield samples of slots, jobs, journal and data port of an agent."""
     states = Counter(slot.state for slot in agent.observed_slots())
     phases = Counter(job.phase for job in agent.jobs.all())
     streams = agent.counters()
@@ -41,7 +41,7 @@ def agent_samples(agent: "AgentService") -> Iterator[Sample]:
 
 
 def _of_host(found: HostCounters | None) -> Iterator[Sample]:
-    """Read what the host has measured last, as far as it has."""
+    """Yield the last measurements of the host, as far as they are available."""
     if found is None:
         return
     known = {

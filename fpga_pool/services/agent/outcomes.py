@@ -1,4 +1,4 @@
-"""The log of what an agent did with commands, under the ids of the requests that caused them."""
+"""Log messages about the outcomes of commands, with the ids of the requests that caused the commands."""
 
 import logging
 from collections import Counter
@@ -13,9 +13,9 @@ LOG = logging.getLogger(__name__)
 
 
 def note_outcomes(host: str, commands: Sequence[Command], outcomes: Sequence[Outcome], refusals: Refusals) -> None:
-    """Log and count what was done with each command: one line for all that a request caused, and one for each refused.
+    """Log and count outcomes: one line for all accepted commands of a request, and one for each other command.
 
-    For a thread that answers a call.
+    Must be called in a thread that answers a call.
     """
     accepted: dict[Cause, Counter[str]] = {}
     for command, outcome in zip(commands, outcomes, strict=True):

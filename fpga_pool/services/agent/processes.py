@@ -1,7 +1,7 @@
-"""The processes of gangs on one host: the shell of `model.agent.gang_processes`, with its journal and its runner.
+"""Gang processes on one host: the service that runs `model.agent.gang_processes` with a journal and a runner.
 
-What is to be is in the journal before a command is acknowledged, and leaves it together with the report of its end:
-after a kill the next start goes on from there, with the guests that have lived on meanwhile.
+The desired state of a process is in the journal before its command is acknowledged. It is deleted in the transaction
+that stores the report of its end. After a kill, the next start continues from there with the guests that still run.
 """
 
 import logging
@@ -47,9 +47,9 @@ IDLE_LOOK_S = 600.0
 
 
 class Processes:
-    """What commands and guests do to the processes of one host.
+    """Applies commands and observed guests to the processes of one host.
 
-    `changed` is held while memory and journal change, so that a heartbeat sees one moment of both.
+    `changed` is held while memory and journal change, so that a heartbeat sees a consistent state of both.
     """
 
     def __init__(
@@ -70,17 +70,17 @@ class Processes:
         offered = {processor_name(host, number): number for number in numbers}
         restored = ProcessesRestored(tuple(journal.processes()))
         self._state, _ = handle(ProcessesState(processors=offered), restored, clock())
-        #: What commands have left to be done with guests.
+        #: Instructions of executed commands that are not yet carried out on guests.
         self._left: list[GuestInstruction] = []
-        #: What was said last of a process whose guest does not become what it is to be.
+        #: Last logged problem of each process whose guest does not reach its desired state.
         self._complaints: dict[Key, str] = {}
         #: Time of the next search for unknown guests, if no process is held.
         self._look_at = float("-inf")
-        #: Called when there is something to be reported.
+        #: Called when there are new reports.
         self.on_report: Callable[[], object] = lambda: None
 
     def takes(self, name: str) -> bool:
-        """Return whether commands to a processor are for this host: it gives it to gangs, or a gang still has it."""
+        """Return whether a processor is one that this host provides for gangs, or that a gang still occupies."""
         return self._state.takes(name)
 
     def observed_processors(self) -> tuple[ObservedProcessor, ...]:
@@ -93,7 +93,7 @@ class Processes:
         return self._state.observed()
 
     def execute(self, command: Command) -> Outcome:
-        """Execute a command, once; a repeat is answered, a late one is refused."""
+        """Execute a command once; repeated commands are acknowledged again, and outdated ones are refused."""
         with self._changed:
             repeated, fence = self._journal.executed(command), self._journal.fence(command.slot)
             instructions = self._handle(CommandReceived(command, repeated, fence))
@@ -152,7 +152,7 @@ class Processes:
         return changed
 
     def _carry_out(self, instruction: GuestInstruction, failures: list[FpgaPoolError]) -> bool:
-        """Do one thing with a guest; return whether something has changed."""
+        """Carry out one instruction on a guest; return whether something has changed."""
         runner = self._runner
         match instruction:
             case LaunchGuest(spec, processor, tier):
@@ -191,16 +191,16 @@ class Processes:
         return self._after(GuestLaunched(spec.key), failures)
 
     def _discard(self, saved: str) -> None:
-        """Remove a saved memory; one that cannot be removed is swept when it is old."""
+        """Remove a saved memory; if that fails, it is removed later, when it is old."""
         try:
             self._runner.discard(saved)
         except FpgaPoolError as error:
             LOG.warning("saved memory %s: not removed: %s", saved, error)
 
     def _attempt(self, key: Key, act: Callable[[], object]) -> bool:
-        """Do something that is done again after the next look if it fails; return whether it is done.
+        """Run an action, and return whether it succeeded; if not, it is retried after the next observation of guests.
 
-        The log has each new problem of a process once.
+        Each new problem of a process is logged once.
         """
         try:
             act()

@@ -1,4 +1,4 @@
-"""The agent of one host: its threads, and what ends them."""
+"""The agent of one host: it starts and stops the threads and connects the components."""
 
 import itertools
 import logging
@@ -47,14 +47,14 @@ from fpga_pool.transfer.server import DataServer
 
 LOG = logging.getLogger(__name__)
 
-#: How often a running job is looked at: whether it is still wanted, and not late.
+#: Interval at which running jobs are checked for stop requests and for their time limits.
 WATCH_S = 0.2
-#: How often the processes of gangs are looked at; and what loops look at that are woken when there is something.
+#: Interval of checks of gang processes, and of loops that are woken when there is work.
 LOOK_S, IDLE_S = 0.2, 30.0
-#: Reports read for one call.
+#: Largest number of reports in one call.
 REPORTS = 600
-#: Events within this time are recorded, or reported, together; a call that takes longer is followed by a pause of the
-#: same length, so that a busy scheduler gets fewer and larger calls.
+#: Events within the first time are recorded, or reported, together. A call that takes longer is followed by a pause of
+#: the same length, at most the second time, so that a busy scheduler gets fewer and larger calls.
 TOGETHER_S, LONGEST_PAUSE_S = 0.005, 0.2
 
 
@@ -137,16 +137,16 @@ class AgentService:
         self.jobs.progress = lambda slot: self.slots[slot].progress()
         self.jobs.wake = lambda slot: self.slots[slot].wake()
         self.jobs.stop = lambda slot, job, attempt: self.slots[slot].stop(job, attempt)
-        #: A heartbeat that says "all is reported" must not be overtaken by a later report.
+        #: A heartbeat with no unsent reports must not be overtaken by a later report.
         self._heartbeat_first = threading.Lock()
         self._reporting = Loop(f"report-{settings.host}", self._report, settings.heartbeat_s)
         self._beating = Loop(f"beat-{settings.host}", self._beat, settings.heartbeat_s)
-        #: Called when this agent becomes the one that reports for its host and gets commands, or another one does.
+        #: Called with True when this agent becomes the one that represents its host, with False when another one does.
         self.on_speaking: Callable[[bool], object] = lambda _: None
         self._speaks = False
-        #: Asked which virtual machines of this host may be requesters.
+        #: Returns the virtual machines of this host that may be requesters.
         self.servers: Callable[[], tuple[messages.ObservedServer, ...] | None] = tuple
-        #: When a heartbeat was accepted last, by the monotonic clock.
+        #: Time of the last accepted heartbeat, by the monotonic clock.
         self._accepted_s = time.monotonic()
         self.jobs.on_report = self._reporting.wake
         self._ganging = self._gang_loop()
@@ -161,12 +161,12 @@ class AgentService:
         return Loop(f"gangs-{self.settings.host}", self.processes.step, LOOK_S)
 
     def start(self) -> None:
-        """Take up what the journal holds, open the data port, begin."""
+        """Restore the state from the journal, open the data port and start the threads."""
         self.jobs.restore()
         if self._shaper is not None:
             self._shaper.start()
         _, self._port = self._server.start()
-        self._beat()  # learns what time it is in the pool before anything happens here, if the pool answers
+        self._beat()  # sets the clock to pool time before anything else happens here, if a scheduler answers
         for worker in self.slots.values():
             worker.start()
         self._recording.start()
@@ -177,7 +177,7 @@ class AgentService:
             self._ganging.start()
 
     def drain(self) -> None:
-        """Begin nothing more, and wait for running jobs (bounded); commands are still executed.
+        """Start nothing new, and wait for running jobs, at most `drain_timeout_s`; commands are still executed.
 
         Gang processes continue, as they are separate guests.
         """
@@ -191,7 +191,7 @@ class AgentService:
             worker.join(max(drained_by_s - self._clock(), 0.0))
 
     def stop(self) -> None:
-        """Drain, send pending reports, close the port; the journal keeps the rest, and takes no command any more."""
+        """Drain, send pending reports and close the data port; the journal keeps the rest and accepts no commands."""
         self.drain()
         self._gatherer.stop()
         self._watching.stop()
@@ -208,7 +208,7 @@ class AgentService:
     def execute(self, shard: str, epoch: int, commands: list[Command]) -> list[Outcome]:
         """Execute commands of a shard's owner in order; each is in the journal before its outcome is reported.
 
-        StaleEpoch if a later owner of the shard is known.
+        Raises StaleEpoch if a later owner of the shard is known.
         """
         outcomes = self.jobs.execute(shard, epoch, commands, [self._elsewhere(command) for command in commands])
         note_outcomes(self.settings.host, commands, outcomes, self.refusals)
@@ -220,7 +220,7 @@ class AgentService:
         return self._scheduler.source_tickets(self.settings.host, self.agent_id, job, attempt)
 
     def _elsewhere(self, command: Command) -> Callable[[], Outcome] | None:
-        """Return what executes a command that is not for a slot; None: the machine does, or refuses it by name."""
+        """Return the executor of a command that is not for a slot; None if the state machine executes or refuses it."""
         if command.host != self.settings.host or command.slot in self.slots:
             return None
         if self.processes is not None and self.processes.takes(command.slot):
@@ -244,24 +244,24 @@ class AgentService:
         return Outcome(command=command.id, outcome="accepted")
 
     def counters(self) -> dict[str, int]:
-        """Return what the data port counted."""
+        """Return the counters of the data port."""
         return self._server.counters()
 
     def observed_slots(self) -> tuple[ObservedSlot, ...]:
-        """Return the slots as they are now."""
+        """Return the current state of the slots."""
         with self.jobs.changed:
             return self._machine.observed_slots()
 
     def heartbeat_age_s(self) -> float:
-        """Return the time since a heartbeat was accepted, or since this agent was made."""
+        """Return the seconds since the last accepted heartbeat, or since this agent was created."""
         return time.monotonic() - self._accepted_s
 
     def unreported(self) -> int:
-        """Return how many reports wait in the journal."""
+        """Return the number of reports that wait in the journal."""
         return self._journal.unreported()
 
     def heartbeat(self) -> Heartbeat:
-        """Return the full observed state of this host, all of it at one moment."""
+        """Return the full observed state of this host as a consistent snapshot."""
         settings = self.settings
         counters = self.meter.measure(self._clock())
         with self.jobs.changed:
@@ -285,12 +285,12 @@ class AgentService:
             )
 
     def _watch(self) -> bool:
-        """Check the running jobs, at this interval while there are any."""
+        """Check the running jobs; the check is repeated every WATCH_S while there are any."""
         time.sleep(WATCH_S)
         return sum(worker.watch() for worker in self.slots.values()) > 0
 
     def beat(self) -> None:
-        """Tell the pool now what is observed; the errors are those of `SchedulerAPI.heartbeat`."""
+        """Send a heartbeat now, and follow the pool's clock; raises what `SchedulerAPI.heartbeat` raises."""
         with self._heartbeat_first:
             asked_at = self._clock()
             reported_at = self._scheduler.heartbeat(self.heartbeat())
@@ -305,7 +305,7 @@ class AgentService:
             self._accepted_s = time.monotonic()
             self._tidy_up()  # nothing expires by an unconfirmed clock
         except NotEnrolled:
-            self._enroll()  # says what comes of it
+            self._enroll()  # logs the result
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: heartbeat not accepted: %s", self.settings.host, error)
             if isinstance(error, HostTaken):
@@ -313,7 +313,7 @@ class AgentService:
         return False
 
     def _enroll(self) -> None:
-        """Offer the key of this agent; until it is accepted, the host offers no slots and gets no commands."""
+        """Submit the key of this agent; until it is accepted, the host offers no slots and gets no commands."""
         self._speak(speaks=False)
         host, code = self.settings.host, self.settings.enrolment_code
         try:
@@ -335,21 +335,21 @@ class AgentService:
             self.on_speaking(speaks)
 
     def _record(self) -> bool:
-        """Make the ends of jobs durable."""
+        """Record the ends of jobs in the journal."""
         time.sleep(TOGETHER_S)
         self.jobs.record_ends()
         return False
 
     def _tidy_up(self) -> None:
         try:
-            if self._clock.steady_s >= self.settings.retention_s:  # what ended before it was right is not older
+            if self._clock.steady_s >= self.settings.retention_s:  # older than any doubtful timestamp
                 self.jobs.expire()
             self._journal.forget_tokens(self._clock())
-        except StorageFull as error:  # the host lives all the same, and says so
+        except StorageFull as error:  # not fatal: heartbeats continue
             LOG.warning("host %s: %s", self.settings.host, error)
 
     def _report(self) -> bool:
-        """Hand over the oldest reports; they stay in the journal until they are committed."""
+        """Send the oldest reports; they stay in the journal until the scheduler has committed them."""
         time.sleep(min(max(TOGETHER_S, self._call_took_s), LONGEST_PAUSE_S))
         self.jobs.await_receipts()
         with self._heartbeat_first:
@@ -362,7 +362,7 @@ class AgentService:
             self._reports_at_once = REPORTS
         except InvalidInput as error:
             if len(reports) > 1:
-                self._reports_at_once = 1  # to find the one that cannot be read, and lose no other
+                self._reports_at_once = 1  # to find the unreadable one without losing others
                 return True
             dropped = reports[0][1]
             LOG.error("host %s: dropped %s, which the scheduler cannot read: %s", self.settings.host, dropped, error)  # noqa: TRY400
@@ -376,7 +376,7 @@ class AgentService:
 
 
 def _slots(host: str, drivers: Iterable[SlotDriver]) -> list[ObservedSlot]:
-    """Return what does not change of the slots of a host."""
+    """Return the slots of a host with their fixed attributes, as empty slots."""
     return [
         ObservedSlot(
             slot=f"{host}/{card.serial}/{slot.region}",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """What one agent needs to know of its host and its habits."""
+    """Parameters of one agent and of its host."""
 
     #: Name of this host in the pool.
     host: str
@@ -15,19 +15,19 @@ class AgentSettings:
     #: NIC limits of this host, bits per second.
     egress_bps: float
     ingress_bps: float
-    #: Its name in Placement; "" = host.
+    #: Name of this host in Placement; "" = the same as `host`.
     node: str = ""
     availability_zone: str = ""
     #: Name of the egress driver, as reported to the pool; "" = none.
     egress_driver: str = ""
-    #: Numbers of the pCPUs that gangs have.
+    #: Numbers of the pCPUs that are reserved for gangs.
     gang_processors: tuple[int, ...] = ()
-    #: Where clients reach the data port, and where it listens.
+    #: Address at which clients reach the data port, and the address and port on which it listens.
     data_address: str = "127.0.0.1"
     data_bind_address: str = ""
     data_port: int = 0
     heartbeat_s: float = 1.0
-    #: How long a result stays fetchable.
+    #: How long a result can be fetched.
     retention_s: float = 3600.0
     #: A job hangs when it computes longer than factor x expected + grace.
     hang_factor: float = 4.0
@@ -36,7 +36,7 @@ class AgentSettings:
     fault_pause_s: tuple[float, float] = (2.0, 60.0)
     #: How long a graceful stop waits for running jobs.
     drain_timeout_s: float = 30.0
-    #: Where libvirt has the pid files of guests.
+    #: Directory in which libvirt stores the PID files of guests.
     guest_pids: Path = Path("/run/libvirt/qemu")
     #: One-time code with which the pool accepts this host; "" = an operator approves its key.
     enrolment_code: str = field(default="", repr=False)

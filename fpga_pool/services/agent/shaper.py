@@ -1,8 +1,8 @@
-"""Enforcement of planned rates on flows that leave this host by an egress driver.
+"""Enforcement of planned rates on the outgoing flows of this host with an egress driver.
 
 A client reports its stream when it requests a ticket, the scheduler forwards this to the agent, and from then on the
-agent sets the rates, whatever the client does. The flows are in the journal: an agent that starts again lifts every
-limit that was left behind and sets those that still hold.
+agent sets the rates, whatever the client does. The flows are in the journal, so that a restarted agent lifts all limits
+of the previous one and sets those that are still valid.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from fpga_pool.transfer.schedule import RateSchedule
 
 LOG = logging.getLogger(__name__)
 
-#: Time after its planned end for which a flow is still limited; by then it was released or forgotten.
+#: How long a flow is still limited after its planned end; normally it is released earlier.
 LINGER_S = 3600.0
-#: A held flow is let go so long before its time: what a punctual sender sends into a closed gate is lost, and TCP
-#: notices late.
+#: A stopped flow is opened this long before its planned start: packets that a punctual sender sends while the flow is
+#: stopped are lost, and TCP notices that late.
 HEAD_START_S = 0.2
-#: The longest time between two looks at the flows.
+#: The longest time between two updates of the flows.
 LOOK_S = 1.0
 #: How long the thread may take to end.
 STOP_S = 5.0
@@ -43,12 +43,12 @@ class FlowShaper:
         self._flows: dict[str, tuple[ShapeFlow, RateSchedule]] = {}
         self._rates: dict[str, float] = {}
         self._trouble = ""
-        #: What is to be done; None at the end.
+        #: Pending actions; None ends the thread.
         self._wanted: queue.SimpleQueue[ShapeFlow | ReleaseFlow | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="shaper", daemon=True)
 
     def start(self) -> None:
-        """Lift what an earlier agent left, set what still holds, and follow the schedules from now on."""
+        """Lift the limits of an earlier agent, set those that are still valid, and follow the schedules."""
         self._attempt(self._driver.reset)
         for action in self._journal.flows():
             self._wanted.put(action)
@@ -57,7 +57,7 @@ class FlowShaper:
     def stop(self) -> None:
         """Lift every limit; the journal keeps the flows for the next start.
 
-        The thread does it, after the change that is under way: none of its limits stays, even if it takes long.
+        The thread lifts them after the change in progress, so that no limit remains even if that change takes long.
         """
         self._wanted.put(None)
         self._thread.join(STOP_S)
@@ -65,13 +65,13 @@ class FlowShaper:
             LOG.warning("egress: a change takes long; all limits are lifted after it")
 
     def take(self, action: ShapeFlow | ReleaseFlow) -> None:
-        """Hold a stream to its plan, in place of an earlier plan or stream of the same attempt; or lift its limit.
+        """Limit a stream to its plan, which replaces an earlier plan or stream of the same attempt, or lift its limit.
 
-        The caller has it in the journal.  InvalidInput if the plan makes no sense.
+        The caller records the action in the journal.  Raises InvalidInput if the plan or the address is invalid.
         """
         if isinstance(action, ShapeFlow):
             RateSchedule(action.transfer)
-            try:  # what a host says of itself may be a name: no flow to it can be limited
+            try:  # a host may report a name as its address; flows to it cannot be limited
                 require_address("destination_address", action.destination_address)
             except ValueError as error:
                 raise InvalidInput(str(error)) from None
@@ -86,7 +86,7 @@ class FlowShaper:
             self._attempt(self._driver.reset)
 
     def _carry_out(self, timeout_s: float) -> bool:
-        """Wait for something to do, and do all that waits; False at the end."""
+        """Wait for actions, and carry out all that are pending; return False when the thread is to end."""
         with contextlib.suppress(queue.Empty):
             action = self._wanted.get(timeout=timeout_s) if timeout_s > 0 else self._wanted.get_nowait()
             while action is not None:
@@ -107,7 +107,7 @@ class FlowShaper:
         self._flows[key(action)] = action, RateSchedule(action.transfer)
 
     def _follow(self) -> float:
-        """Give every flow the rate of this moment; return the seconds until another one changes."""
+        """Set the current rate of every flow; return the seconds until the next change."""
         now_s = self._clock()
         next_s = LOOK_S
         opened, changed = [], {}
@@ -125,7 +125,7 @@ class FlowShaper:
             soon_s = t_s + HEAD_START_S
             next_s = min(next_s, schedule.next_change_s(t_s) - t_s, schedule.next_change_s(soon_s) - soon_s)
         if changed and not self._set(changed):
-            # The kernel lost one of them: opened again, all of them have their rates.
+            # The kernel has lost one of the flows. Opening all of them again sets their rates.
             opened += [LimitedFlow(_flow(self._flows[name][0]), rate_bps) for name, rate_bps in changed.items()]
         self._open(opened)
         return next_s
@@ -139,7 +139,7 @@ class FlowShaper:
         return True
 
     def _open(self, limits: Sequence[LimitedFlow]) -> None:
-        """Open all flows in one call, or one by one if any of them is refused; one that can never be is forgotten."""
+        """Open all flows in one call, or one by one if any is refused; forget flows that can never be limited."""
         if not limits:
             return
         try:
@@ -164,7 +164,7 @@ class FlowShaper:
         self._attempt(lambda: self._journal.forget_flow(name))
 
     def _attempt(self, step: Callable[[], None]) -> bool:
-        """Take a step; a flow whose limit cannot be set is logged, retried at the next step, and not delayed."""
+        """Run a step, and return whether it succeeded; failures are logged and retried, and do not delay flows."""
         try:
             step()
         except (FpgaPoolError, OSError, sqlite3.Error) as error:
@@ -180,7 +180,7 @@ class FlowShaper:
 
 
 def key(action: ShapeFlow | ReleaseFlow) -> str:
-    """Return the name of a stream: one per attempt of a job."""
+    """Return the name of a stream; there is one stream per attempt of a job."""
     return f"{action.job}.{action.attempt}"
 
 

@@ -1,4 +1,4 @@
-"""The machine of an agent among its threads: one event after the other, each recorded before it takes effect."""
+"""The agent's state machine, shared by its threads: each event is recorded before it takes effect."""
 
 import logging
 import threading
@@ -35,14 +35,14 @@ LOG = logging.getLogger(__name__)
 
 End = JobResult | JobFailure
 
-#: No load of a slot takes longer, whatever its card does.
+#: Upper limit of the time that a load of a slot takes.
 LONGEST_LOAD_S = 60.0
-#: For how long the receipt of a result that has just been sent is awaited, so that one report tells of both.
+#: How long to wait for the receipt of a result that was just sent, so that both are reported together.
 RECEIPT_S = 0.02
 
 
 class AgentShell:
-    """The machine with its journal and files.  All methods may be called from any thread."""
+    """The state machine with its journal and files.  All methods may be called from any thread."""
 
     def __init__(self, machine: Agent, journal: Journal, state_dir: Path, clock: Clock) -> None:
         self.machine = machine
@@ -52,28 +52,28 @@ class AgentShell:
         self._lock = threading.RLock()
         #: Notified when commands were executed, and when a load has ended.
         self.changed = threading.Condition(self._lock)
-        #: Streams that wait for commands.
+        #: Streams that wait for the commands about their jobs.
         self.announcements = Announcements(machine.state.jobs)
         self.meter = FlowMeter()
-        #: Slots that are kept for instances, and take no jobs meanwhile.
+        #: Slots that are reserved for instances and take no jobs meanwhile.
         self.holds = HoldTable(machine.state, self._lock)
         self._waiters: dict[str, list[Future[End]]] = {}
-        #: Jobs whose results clients are being sent.
+        #: Jobs whose results are being sent to clients.
         self._sent: set[str] = set()
         #: Results that are not recorded yet, by job and attempt.
         self._results: dict[tuple[str, int], JobResult] = {}
-        #: Jobs of which all that is kept is in the journal, as far as is known: no file is to be deleted.
+        #: Jobs that are known to have all their data in the journal, so that there are no files to delete.
         self._without_files: set[str] = set()
         self._recording = threading.Lock()
-        #: Called after every change that made a report.
+        #: Called after every change that created a report.
         self.on_report: Callable[[], object] = lambda: None
-        #: Called after every end of a job; sees to it that `record_ends` is called, by this thread or another.
+        #: Called after every end of a job; must arrange that `record_ends` is called, in this thread or another.
         self.on_end: Callable[[], object] = self.record_ends
-        #: Wake the executor of a slot, stop what it computes if it is this attempt, return how much of it is done.
+        #: Wake the executor of a slot; stop its computation if it is of this attempt; return the completed share of it.
         self.wake: Callable[[str], object] = lambda _: None
         self.stop: Callable[[str, str, int], object] = lambda _slot, _job, _attempt: None
         self.progress: Callable[[str], float] = lambda _: 0.0
-        #: Begins to make a job's input from results of other jobs.
+        #: Starts to assemble a job's input from the results of other jobs.
         self.gather: Callable[[HeldJob], object] = lambda _: None
         self._carried_out: dict[type, Callable[[Any], object]] = {
             i.Report: lambda one: self._reported(one.report),
@@ -93,10 +93,10 @@ class AgentShell:
             i.DeleteStrays: lambda _: self.files.delete_strays(self.machine.state.jobs),
         }
 
-    # Looking ----------------------------------------------------------------------------------------------------
+    # Queries ----------------------------------------------------------------------------------------------------
 
     def get(self, uuid: str) -> HeldJob | None:
-        """Return a job, if it is held."""
+        """Return a job if it is held, else None."""
         with self.changed:
             return self.machine.state.jobs.get(uuid)
 
@@ -106,26 +106,26 @@ class AgentShell:
             return list(self.machine.state.jobs.values())
 
     def asks(self, slot: str) -> bool:
-        """Return whether the executor of a slot may ask what comes next."""
+        """Return whether the executor of a slot may request its next instruction."""
         with self.changed:
             return self.machine.state.slots[slot].asks
 
     def await_port(self, slot: str) -> None:
-        """Wait for the slot's turn at the configuration port of its card, as long as a load may take."""
+        """Wait for the slot's turn at the configuration port of its card, at most LONGEST_LOAD_S."""
         with self.changed:
             self.changed.wait_for(lambda: not self.machine.loads_before(slot), LONGEST_LOAD_S)
 
     def observed(self) -> tuple[ObservedJob, ...]:
-        """Return all jobs held, and how far those inputs are that do not move as planned."""
+        """Return all jobs held, with the received bytes of inputs that do not arrive as planned."""
         with self.changed:
             return self.machine.observed_jobs(self.files.received_bytes, self._clock())
 
     def flows(self) -> tuple[ObservedFlow, ...]:
-        """Return how fast the inputs under way have come since this was called last."""
+        """Return the average rates of the incoming inputs since the last call."""
         return self.meter.measure({(job.uuid, job.attempt) for job in self.all() if job.phase is Phase.WAITING})
 
     def end_of(self, uuid: str) -> "Future[End]":
-        """Return a future of the job's end; resolved at once if it has ended."""
+        """Return a future of the job's result or failure, which is resolved if the job has ended."""
         future: Future[End] = Future()
         with self.changed:
             job = self.machine.state.jobs.get(uuid)
@@ -152,7 +152,7 @@ class AgentShell:
     def feed(self, event: e.AgentEvent, *, inputs: Mapping[str, bytes] | None = None) -> list[i.SlotInstruction]:
         """Handle one event; return the instructions for the executor that reported it.
 
-        StorageFull if it could not be recorded: nothing has changed then.
+        Raises StorageFull if it could not be recorded; nothing has changed then.
         """
         with self.changed:
             with self._handled(event) as instructions:
@@ -160,7 +160,7 @@ class AgentShell:
                 self._journal.record(instructions, durable=durable, inputs=inputs)
             self._carry_out(instructions)
             if isinstance(event, e.Loaded | e.LoadFailed | e.LoadRefused):
-                self.changed.notify_all()  # the next one that waits for the card's port
+                self.changed.notify_all()  # the next slot that waits for the card's port
         if any(isinstance(one, i.RecordEnds) for one in instructions):
             self.on_end()
         return [one for one in instructions if isinstance(one, i.SlotInstruction)]
@@ -177,7 +177,7 @@ class AgentShell:
             raise
 
     def restore(self) -> None:
-        """Take up what the journal holds after a restart."""
+        """Restore the state from the journal after a restart."""
         self.files.make_directories()
         jobs, slots = self._journal.jobs(), self.machine.state.slots
         for job in jobs:
@@ -210,10 +210,10 @@ class AgentShell:
         commands: Sequence[Command],
         others: Sequence[Callable[[], Outcome] | None] | None = None,
     ) -> list[Outcome]:
-        """Execute commands in the name of a shard's owner; return an outcome for each, in their order.
+        """Execute commands on behalf of a shard's owner; return the outcomes in the same order.
 
-        Where one of `others`, which correspond to the commands, is not None, it executes its command in the same
-        transaction.  StaleEpoch if a later owner of the shard is known.
+        `others` has one entry per command; an entry that is not None executes the command, in the same transaction.
+        Raises StaleEpoch if a later owner of the shard is known.
         """
         others = others or [None] * len(commands)
         with self.changed:
@@ -221,7 +221,7 @@ class AgentShell:
             names = {one.action.job for one in commands if isinstance(one.action, ReleaseJob)} & jobs.keys()
             released = [(name, jobs[name].assignment.attempt) for name in names]
             ours = tuple(command for command, other in zip(commands, others, strict=True) if other is None)
-            # What is being recorded, as by `record_ends`, ends first: it may delete inputs.
+            # Wait for records in progress, as of `record_ends`, because they may delete inputs.
             with self._journal.alone():
                 event = self._received(shard, epoch, ours)
                 with self._handled(event) as instructions, self._journal.together():
@@ -247,15 +247,15 @@ class AgentShell:
         )
 
     def stream_seen(self, uuid: str, attempt: int, source: str) -> None:
-        """Note that the input of an attempt comes from a source."""
+        """Handle the start of an attempt's input stream from a source address."""
         self.feed(e.StreamSeen(job=uuid, attempt=attempt, source=source))
 
     def staged(self, uuid: str, took_s: float | None = None) -> None:
-        """Note that a job's input is complete, in its file; and for how long it has been coming, if that is known."""
+        """Handle the completion of a job's input file, with the time that its transfer took, if known."""
         self.feed(e.InputArrived(job=uuid, took_s=took_s))
 
     def staged_from(self, job: HeldJob, source: Path) -> bool:
-        """Take a complete file as the input of an attempt; False if that attempt does not wait for it any more."""
+        """Use a complete file as the input of an attempt; return False if the attempt no longer waits for it."""
         with self.changed:
             if self.machine.state.jobs.get(job.uuid) != job:
                 return False
@@ -265,21 +265,21 @@ class AgentShell:
         return True
 
     def staged_small(self, inputs: Sequence[tuple[str, bytes]]) -> None:
-        """Note that small jobs' inputs are complete: they are in the journal when this returns."""
+        """Handle the complete inputs of small jobs; they are in the journal when this returns."""
         with self.changed:
             event = e.SmallInputsArrived(jobs=tuple(uuid for uuid, _ in inputs))
             data = dict(inputs)
             with self._handled(event) as instructions:
                 self._journal.record(instructions, inputs=data)
             kept = [one.job for one in instructions if isinstance(one, i.KeepInput)]
-            for uuid in kept:  # of a stream that broke, before the input came by a lane
+            for uuid in kept:  # left by a stream that broke before the input came over a lane
                 self.files.partial_path(uuid).unlink(missing_ok=True)
             self.files.remember([(uuid, data[uuid]) for uuid in kept])
             self._without_files.update(kept)
             self._carry_out(instructions)
 
     def delivered(self, attempts: Sequence[tuple[str, int]]) -> None:
-        """Note that clients have the results of these attempts of jobs; they are deleted."""
+        """Handle receipts for the results of these attempts of jobs; the results are deleted."""
         self.feed(e.ResultsDelivered(attempts=tuple(attempts)))
         with self.changed:
             self._sent.difference_update(job for job, _ in attempts)
@@ -298,14 +298,14 @@ class AgentShell:
     # Ends of jobs -----------------------------------------------------------------------------------------------
 
     def keep_result(self, job: HeldJob, result: JobResult) -> None:
-        """Keep the output of an attempt until its end is recorded; called before the machine gets the end event."""
+        """Keep the output of an attempt until its end is recorded; call this before the machine gets the end event."""
         self._results[job.uuid, job.attempt] = result
 
     def record_ends(self) -> None:
         """Record all pending ends in one transaction, and notify their waiters.
 
-        The disk takes as long for many ends as for one, and the slots go on meanwhile: it is waited for without the
-        lock on the machine.
+        A disk sync takes as long for many ends as for one. The machine's lock is not held while waiting for the disk,
+        so that the slots continue meanwhile.
         """
         with self._recording:
             held: tuple[HeldJob, ...] = ()
@@ -342,10 +342,10 @@ class AgentShell:
     # Instructions -----------------------------------------------------------------------------------------------
 
     def _carry_out(self, instructions: Sequence[i.Instruction]) -> None:
-        """Do what is not recorded, and not for an executor.
+        """Carry out recorded instructions, except those for executors of slots.
 
-        The event itself is recorded by now, so what fails is logged and all the rest is done; files that could not be
-        deleted are deleted at the next start.
+        The event itself is already recorded, so failures are logged and all other instructions are carried out. Files
+        that could not be deleted are deleted at the next start.
         """
         for one in instructions:
             act = self._carried_out.get(type(one))

@@ -1,4 +1,4 @@
-"""The thread of one slot: executes the instructions of the agent's state machine one after the other."""
+"""The thread of one slot, which executes the instructions of the agent's state machine one after the other."""
 
 import hashlib
 import logging
@@ -39,16 +39,16 @@ from fpga_pool.transfer.port import NO_SPACE
 
 LOG = logging.getLogger(__name__)
 
-#: How often an idle slot looks whether its card is still there.
+#: Interval at which an idle slot checks that its card is still present.
 IDLE_S = 0.5
-#: How long an event waits that could not be recorded, and an instruction that could not be carried out.
+#: Pause before an event that could not be recorded, or an instruction that failed, is retried.
 AGAIN_S = 1.0
 #: How long a job that was stopped at the end of a drain may take to end.
 STOP_S = 5.0
 
 Attempt = tuple[str, int]
 
-#: How the metrics name the outcome of a load.
+#: Names of the outcomes of loads in metrics.
 _OUTCOMES = {e.Loaded: "loaded", e.LoadFailed: "failed", e.LoadRefused: "refused"}
 
 
@@ -78,29 +78,29 @@ class SlotWorker:
         self._shell = shell
         self._stop = threading.Event()
         self._wake = threading.Event()
-        #: Change under this lock, so that stopping a computation cannot stop the slot's next one.
+        #: Held to change the following fields, so that stopping a computation cannot stop the slot's next one.
         self._running_lock = threading.Lock()
         self._running: Attempt | None = None
         self._unwanted: Attempt | None = None
         self._late_at_s = math.inf
-        #: Called when a job begins: from then on `watch` is wanted.
+        #: Called when a job begins; `watch` must be called repeatedly from then on.
         self.on_run: Callable[[], object] = lambda: None
         self._looked_s = -math.inf
         scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
-        #: Where small inputs lie while they are computed on, and where results grow: one job after the other.
+        #: Files of the running job for its small input and its growing result.
         self._source = scratch / f"{address.card}-{address.region}.in"
         self._sink = scratch / f"{address.card}-{address.region}.out"
         self._moved_bytes = 0
-        #: What an instance does here while the slot is lent to it.
+        #: Runs the requests of an instance while the slot is lent to it.
         self.guest = GuestUse(driver, address)
         self._thread = threading.Thread(target=self._run, name=f"slot-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Ask the machine what to do: there may be something."""
+        """Request an instruction from the state machine now, because there may be one."""
         self._wake.set()
 
     def drain(self) -> None:
@@ -109,7 +109,7 @@ class SlotWorker:
         self._wake.set()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the running job; stop it when the time is up.  Nothing runs where the agent could not start."""
+        """Wait for the running job, and stop it after `timeout_s`; do nothing if the thread was never started."""
         if self._thread.ident is None:
             return
         self._thread.join(timeout_s)
@@ -120,11 +120,11 @@ class SlotWorker:
 
     @property
     def moved_bytes(self) -> int:
-        """How much the computations that ended here have moved over the card's DMA, those of instances too."""
+        """Bytes that ended computations, including those of instances, have moved over the card's DMA."""
         return self._moved_bytes + self.guest.moved_bytes
 
     def progress(self) -> float:
-        """Return the share of its work that the running job has done."""
+        """Return the completed share of the running job."""
         return self._driver.progress(self.address)
 
     def stop(self, job: str, attempt: int) -> None:
@@ -170,11 +170,11 @@ class SlotWorker:
                     self._wake.wait(IDLE_S)
 
     def _feed(self, event: e.SlotEvent) -> list[i.SlotInstruction]:
-        """Feed the machine an event, again and again if that cannot be recorded, as when the disk is full."""
+        """Feed an event to the state machine; retry while it cannot be recorded, e.g. because the disk is full."""
         while True:
             try:
                 return self._shell.feed(event)
-            except InvalidTransition as error:  # it will not become possible by waiting
+            except InvalidTransition as error:  # retrying would not help
                 self._log(f"{type(event).__name__} is dropped", error)
                 return []
             except Exception as error:
@@ -183,11 +183,11 @@ class SlotWorker:
                 return []
 
     def _log(self, what: str, error: Exception) -> None:
-        known = isinstance(error, FpgaPoolError)  # and named; its message says it all
+        known = isinstance(error, FpgaPoolError)  # its message suffices, without a traceback
         LOG.error("slot %s: %s: %s", self.name, what, error, exc_info=None if known else error)
 
     def _idle(self) -> e.SlotEvent | None:
-        """Look at the slot from time to time, and ask what comes next."""
+        """Check the card every IDLE_S; otherwise request the next instruction."""
         if time.monotonic() - self._looked_s > IDLE_S:
             return self._look() or e.SlotFree(slot=self.name)
         return e.SlotFree(slot=self.name)
@@ -210,7 +210,7 @@ class SlotWorker:
                 raise NotImplementedError(f"{type(instruction).__name__} is not implemented")
         return None
 
-    # Loading, scrubbing, looking --------------------------------------------------------------------------------
+    # Loading, scrubbing, checking -------------------------------------------------------------------------------
 
     def _load(self, function: str) -> e.SlotEvent:
         began_s = time.monotonic()
@@ -231,7 +231,7 @@ class SlotWorker:
         except (BitstreamRefused, NotFound) as error:
             LOG.error("slot %s: %s", self.name, error)  # noqa: TRY400  # the message says it all
             return e.LoadRefused(slot=self.name, code=error.code, message=str(error))
-        except ServiceUnavailable:  # no scheduler gives leave to load a design: the slot is sound, and waits for one
+        except ServiceUnavailable:  # no scheduler permits the load of the design now: the slot is healthy, and retries
             raise
         except (FpgaPoolError, OSError) as error:
             return e.LoadFailed(slot=self.name, reason=str(error))
@@ -252,7 +252,7 @@ class SlotWorker:
         return e.Scrubbed(slot=self.name)
 
     def _look_after(self, after_s: float) -> e.SlotEvent | None:
-        """Look after a while; None if there is something to do before."""
+        """Check the card after `after_s`; return None if there is other work before, or the thread stops."""
         until_s = time.monotonic() + after_s
         while (left_s := until_s - time.monotonic()) > 0 and not self._stop.is_set():
             self._wake.wait(left_s)
@@ -262,9 +262,9 @@ class SlotWorker:
         return None if self._stop.is_set() else self._look()
 
     def _look(self) -> e.CardSeen | None:
-        """Look at the slot; None while its instance computes there.
+        """Check the card of the slot; return None while an instance computes on the slot.
 
-        A failed slot is always observed first, before any further work on it.
+        A failed slot is always checked before any further work on it.
         """
         self._looked_s = time.monotonic()
         status = self._driver.state(self.address)
@@ -277,7 +277,7 @@ class SlotWorker:
     # Computing --------------------------------------------------------------------------------------------------
 
     def _compute(self, job: HeldJob, compute: i.Compute) -> e.SlotEvent:
-        """Compute a job and keep its result; StorageFull if the disk has no room for its files."""
+        """Compute a job and keep its result; raise StorageFull if the disk has no room for its files."""
         code, retryable, slot_failed = "fpga_pool.agent_error", True, False
         try:
             compute_s = self._run_watched(job, compute)
@@ -288,7 +288,7 @@ class SlotWorker:
             code, message, slot_failed = error.code, str(error), True
         except (FpgaPoolError, OSError) as error:
             is_wanted = self._unwanted != (job.uuid, job.attempt)
-            if is_wanted and getattr(error, "errno", None) in NO_SPACE:  # it is computed again, and loses no attempt
+            if is_wanted and getattr(error, "errno", None) in NO_SPACE:  # it is computed again, at the same attempt
                 raise StorageFull(f"no space to compute job {job.uuid}; free space on the agent's disk") from None
             code, message = getattr(error, "code", code), str(error)
             retryable = not isinstance(error, InvalidInput)
@@ -306,7 +306,7 @@ class SlotWorker:
                 result_bytes=result.size_bytes,
                 result_sha256=result.sha256,
             )
-        finally:  # of a small result, of one that nobody gets
+        finally:  # left by a small result, and by a failed computation
             self._sink.unlink(missing_ok=True)
         return e.ComputationFailed(
             slot=self.name,
@@ -319,10 +319,10 @@ class SlotWorker:
         )
 
     def _run_watched(self, job: HeldJob, compute: i.Compute) -> float:
-        """Compute under `watch`; a job that hangs is stopped, which the driver reports as a fault of the slot."""
+        """Compute while `watch` observes; a job that hangs is stopped, and the driver reports a fault of the slot."""
         assignment = job.assignment
         if compute.scrub and isinstance(scrub := self._scrub(), e.ScrubFailed):
-            # Whatever the error: the memory may still hold the data of another project.
+            # A fault whatever the error, because the memory may still hold the data of another project.
             raise SlotFault(scrub.reason)
         source = self._place_input(job)
         with self._running_lock:
@@ -353,7 +353,7 @@ class SlotWorker:
         return self._source
 
     def _take_result(self, job: HeldJob) -> JobResult:
-        """Take the result away, so that the slot's next job can have the place."""
+        """Move the result out of the sink file, so that the slot's next job can use that file."""
         place, size_bytes = self._shell.files.result_path(job.uuid), self._sink.stat().st_size
         if size_bytes <= SMALL_BYTES:
             data = self._sink.read_bytes()
@@ -364,7 +364,7 @@ class SlotWorker:
 
 
 def moved_bytes(workers: Iterable[SlotWorker]) -> Mapping[str, int]:
-    """Return by card what was moved over its DMA so far."""
+    """Return the bytes that were moved over the DMA of each card so far."""
     moved: Counter[str] = Counter()
     for worker in workers:
         if not is_cpu(worker.name):
@@ -373,7 +373,7 @@ def moved_bytes(workers: Iterable[SlotWorker]) -> Mapping[str, int]:
 
 
 def remove_scratch(directory: Path) -> None:
-    """Remove what computations of an earlier start of the agent have left: it holds data of tenants."""
+    """Remove files that an earlier run of the agent has left, because they hold data of tenants."""
     for path in directory.glob("*"):
         path.unlink(missing_ok=True)
 

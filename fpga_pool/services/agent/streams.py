@@ -1,4 +1,4 @@
-"""The agent as its data port sees it (`transfer.handler.TransferHandler`)."""
+"""The agent's `transfer.handler.TransferHandler`, which its data port calls."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -12,13 +12,13 @@ from fpga_pool.transfer.tokens import TransferGrant
 
 
 class Streams:
-    """Decides about streams by the jobs that the agent holds."""
+    """Admits or refuses streams according to the jobs that the agent holds."""
 
     def __init__(self, jobs: AgentShell) -> None:
         self._jobs = jobs
 
     def announcement(self, grant: TransferGrant) -> "Future[None] | None":
-        """Return what ends when the job is known here, at this attempt or a later one; None if it is."""
+        """Return a future that resolves when the job is held here, at this attempt or a later one; None if it is."""
         return self._jobs.announcements.of(grant.job, grant.attempt)
 
     def admit(self, grant: TransferGrant) -> Admission:
@@ -30,12 +30,12 @@ class Streams:
         return Admission(self._path(job))
 
     def seen(self, grant: TransferGrant) -> None:
-        """Report where the stream of a job comes from."""
+        """Report the source address of a job's stream."""
         self._current(grant)
         self._jobs.stream_seen(grant.job, grant.attempt, grant.source)
 
     def progress(self, grant: TransferGrant, received_bytes: int) -> None:
-        """Note what has come; stop the stream of a job that was withdrawn."""
+        """Record the received bytes; stop the stream of a job that was withdrawn."""
         self._current(grant)
         self._jobs.meter.received(grant.job, grant.attempt, received_bytes)
 
@@ -45,16 +45,16 @@ class Streams:
         self._jobs.staged(grant.job, self._jobs.meter.age_s(grant.job, grant.attempt))
 
     def result(self, grant: TransferGrant) -> "Future[JobResult | JobFailure]":
-        """Return the end of the job."""
+        """Return a future of the job's result or failure."""
         self._current(grant)
         return self._jobs.end_of(grant.job)
 
     def delivered(self, grants: Sequence[TransferGrant]) -> None:
-        """End the retention of the results."""
+        """End the retention of results that clients have received."""
         self._jobs.delivered([(grant.job, grant.attempt) for grant in grants])
 
     def stage_small(self, inputs: Sequence[SmallInput]) -> list[TransferRefused | None]:
-        """Queue small jobs for their slots; the inputs of some may be here already, from a lane that broke."""
+        """Queue small jobs for their slots; some inputs may have arrived before, over a lane that broke."""
         with self._jobs.changed:
             refusals = [self._refusal(one.grant) for one in inputs]
             accepted = [one for one, refusal in zip(inputs, refusals, strict=True) if refusal is None]

@@ -1,1 +1,1 @@
-"""The pool scheduler: it plans, commits, commands the agents, and reconciles differences."""
+"""The pool scheduler: it plans, commits decisions, sends commands to the agents, and reconciles differences."""

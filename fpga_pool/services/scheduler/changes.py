@@ -18,17 +18,17 @@ from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
-#: How many may wait: each has a thread of the server, which must go on answering.
+#: Most requests that may wait: each occupies a thread of the server, which must be able to answer others.
 WAITING = 24
-#: What other schedulers change is seen within this.
+#: Changes by other schedulers are noticed within this time.
 LOOK_S = 0.5
-#: So many batches are kept as they were left, each of so many jobs at most.
+#: Number of batches whose committed states are kept, and largest number of jobs of such a batch.
 KEPT, SMALL_BATCH = 256, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A batch and all its jobs as one transaction has left them, and the generation of their shard."""
+    """Committed state of a batch and all its jobs after one transaction, and the generation of their shard."""
 
     batch: Batch
     #: By index, without their histories.
@@ -36,12 +36,12 @@ class Committed:
     seen: dict[str, int]
 
     def in_states(self, states: Collection[JobState]) -> list[Job]:
-        """Return its jobs in some states (none named = any)."""
+        """Return the jobs in these states; if none is given, all jobs."""
         return [job for job in self.jobs if not states or job.state in states]
 
 
 def _committed(tx: SqlTransaction) -> dict[str, Committed]:
-    """Return the batches that a transaction has changed with each of their jobs, as it has left them."""
+    """Return the states of the batches that a transaction has changed together with all their jobs, by batch."""
     jobs: dict[str, list[Job]] = {}
     for _, job in tx.changes(Job):
         jobs.setdefault(job.batch_uuid, []).append(job)
@@ -57,19 +57,19 @@ def _committed(tx: SqlTransaction) -> dict[str, Committed]:
 
 
 class Watch:
-    """What a waiting request is told about its batch."""
+    """Notifies one waiting request of changes of its batch."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
         self._committed: Committed | None = None
 
     def tell(self, committed: Committed | None) -> None:
-        """Say that jobs have changed; and how, if all have."""
+        """Notify that jobs have changed; `committed` is the new state, or None if it must be read."""
         self._committed = committed
         self._event.set()
 
     def wait(self, timeout_s: float) -> Committed | None:
-        """Wait until jobs have changed, or until the timeout; return how, if that need not be read."""
+        """Wait until jobs have changed, or until the timeout; return the new state if it is known without reading."""
         self._event.wait(timeout_s)
         self._event.clear()
         committed, self._committed = self._committed, None
@@ -77,30 +77,30 @@ class Watch:
 
 
 class Changes:
-    """Notifies waiting requests that a job of their batch has changed; threads share it.
+    """Notifies waiting requests that a job of their batch has changed; thread-safe.
 
-    `observer` is given each committed transaction as well.
+    `observer` is also called with each committed transaction.
     """
 
     def __init__(self, observer: Callable[[SqlTransaction], object] = lambda _: None) -> None:
         self._observer = observer
         self._lock = threading.Lock()
-        #: By batch, what is told to the waiting requests.
+        #: By batch, the watches of the waiting requests.
         self._watches: dict[str, set[Watch]] = {}
         self._waiting = 0
-        #: The batches that changed last, as far as that is known without reading them.
+        #: States of the batches that changed last, as far as they are known without reading.
         self._last: OrderedDict[str, Committed] = OrderedDict()
-        #: By shard, in which generation the last transaction that was noted has left it.
+        #: By shard, its generation after the last transaction that was noted.
         self._noted: dict[str, int] = {}
 
     def last(self, batch_uuid: str) -> Committed | None:
-        """Return how a transaction of this process has left a batch; None if none did, or a later one left it open."""
+        """Return the state of a batch after the last transaction of this process, or None if it is not known."""
         with self._lock:
             return self._last.get(batch_uuid)
 
     @contextmanager
     def watching(self, batch_uuid: str) -> Iterator[Watch | None]:
-        """Give what is told whenever jobs of a batch have changed, for as long as this lasts; None if too many wait."""
+        """Yield a watch that is notified whenever jobs of a batch change inside; None if too many requests wait."""
         watch = self._watch(batch_uuid)
         try:
             yield watch
@@ -138,7 +138,7 @@ class Changes:
             with self._lock:
                 found, noted = tx.shard.pool_generation, self._noted.get(tx.shard.name, 0)
                 if found < noted:
-                    committed = {}  # a later transaction was noted before this one: readers look for themselves
+                    committed = {}  # a later transaction was noted before this one, so requests must read
                 else:
                     if found > noted:  # another process has changed the shard meanwhile
                         self._last.clear()
@@ -150,13 +150,13 @@ class Changes:
                         watch.tell(told)
             try:
                 self._observer(tx)
-            except Exception:  # what is committed must not look as if it were not
+            except Exception:  # an error would make the commit look failed
                 LOG.exception("a committed change was not counted")
 
         return transaction
 
     def _continued(self, batch_uuid: str, tx: SqlTransaction) -> Committed | None:
-        """Return how a transaction that changed all jobs of a batch, but not the batch itself, has left it."""
+        """Return the state of a batch after a transaction that changed all its jobs, but not the batch itself."""
         last, batches = self._last.get(batch_uuid), {batch.uuid for _, batch in tx.changes(Batch)}
         jobs = [changed(job, history=()) for _, job in tx.changes(Job) if job.batch_uuid == batch_uuid]
         if last is None or batch_uuid in batches or len(jobs) < last.batch.jobs:
@@ -172,15 +172,15 @@ class Changes:
                 self._last.popitem(last=False)
 
 
-#: How often hosts and slots are counted, to notice that one was removed.
+#: Interval at which hosts and slots are counted, to notice that one was removed.
 COUNT_INTERVAL_S = 1.0
 
 
 class Snapshots:
-    """Serves the pool as columns, whole or as a delta; threads share it.
+    """Returns the pool as columns, whole or as a delta; thread-safe.
 
-    The cache saves reading a row twice: every answer is as new as the database when it was asked for, so any
-    scheduler can answer what comes after the snapshot of another.
+    The cache only avoids reading rows twice. Every answer is as recent as the database at the time of the call, so any
+    scheduler can return the changes after a snapshot from another one.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:

@@ -1,6 +1,6 @@
-"""Requests on designs of tenants, which are part of `services.scheduler.endpoint`.
+"""Requests about designs of tenants: a part of `services.scheduler.endpoint`.
 
-The database is the truth about them: it is read again before an agent is let load one.
+The database is authoritative: it is read again before an agent is permitted to load a design.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 
 
 class DesignRequests:
-    """Answers tenants and operators of designs, and the agents that load them."""
+    """Answers requests of tenants and operators about designs, and of the agents that load them."""
 
     _service: SchedulerService
 
@@ -109,7 +109,7 @@ class DesignRequests:
 
 
 def trusted_signer(request: DesignRequest, settings: SchedulerSettings) -> str:
-    """Return the trusted key that has signed a design, "" = it is unsigned; InvalidInput for any other signature."""
+    """Return the trusted key that has signed a design, "" if unsigned; raise InvalidInput for any other signature."""
     if not request.signature:
         return ""
     signed = request.signed(hashlib.sha256(request.bitstream).hexdigest())

@@ -51,9 +51,9 @@ from fpga_pool.transfer.tokens import Purpose, source_of
 
 LOG = logging.getLogger(__name__)
 
-#: States of jobs that have had a place, or need none any more.
+#: States of jobs that have got a place, or no longer need one.
 _PLANNED = frozenset(JobState) - {JobState.PENDING}
-#: States in which a ticket of each purpose makes sense.
+#: States of jobs in which a ticket of each purpose is possible.
 TICKET_STATES = {
     "send": frozenset({JobState.WAITING_INPUT}),
     "fetch": frozenset({JobState.STAGED, JobState.RUNNING, JobState.RESULT_HELD}),
@@ -61,7 +61,7 @@ TICKET_STATES = {
 
 
 class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, TenantRequests):
-    """Answers tenants, operators and agents; every change is committed before it is answered."""
+    """Answers requests of tenants, operators and agents; every change is committed before it is answered."""
 
     target = TARGET
 
@@ -98,7 +98,7 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
         return JobChanges(batch=batch, jobs=tuple(jobs), seen=seen, at=service.clock(), tickets=tickets)
 
     def _first_tickets(self, project_id: str, limits: ProjectLimits, jobs: Sequence[Job]) -> list[Ticket]:
-        """Return tickets for small inputs that are due; none where the project may have no more of them."""
+        """Return tickets for small inputs that can be sent now; none if the project would have too many tickets."""
         due = [
             job
             for job in jobs
@@ -151,7 +151,7 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
         wait_s: float,
         look: Callable[[], tuple[Sequence[Job], dict[str, int]]],
     ) -> tuple[Sequence[Job], dict[str, int], Batch | None]:
-        """Wait until jobs have changed, or until the timeout; return the batch, too, if it need not be read."""
+        """Wait until jobs have changed, or until the timeout; return the batch, too, if it is known without reading."""
         give_up_s = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
         seen = dict(changed_after)
         with self._service.changes.watching(batch_uuid) as watch:
@@ -162,7 +162,7 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
                 elif any(seen.get(name, -1) < at for name, at in committed.seen.items()):
                     jobs, seen = committed.in_states(states), committed.seen
                 else:
-                    jobs = []  # what was seen is as new
+                    jobs = []  # nothing is newer
                 left_s = give_up_s - time.monotonic()
                 if jobs or watch is None or left_s <= 0:
                     return jobs, seen, None if committed is None else committed.batch
@@ -173,7 +173,7 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
         service = self._service
         with service.store.reading() as reading:
             is_task = owned_batch(reading, uuid, project_id).policy == TASK_POLICY
-        if is_task:  # its owner changes all of it at once
+        if is_task:  # the whole task is changed in one transaction
             self._cancel_task(uuid, project_id, seen_batch=seen)
             return self._owned_batch(project_id, uuid)
         return self._cancel_batch(uuid, project_id, seen)
@@ -209,7 +209,7 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
         return self._owned_batch(project_id, batch_uuid)
 
     def _tickets(self, tx: Transaction, wishes: Sequence[tuple[Job, Purpose, str]]) -> list[Ticket]:
-        """Return tickets, each for a job, a purpose and a source; one signature is for all of them."""
+        """Return tickets, each for a job, a purpose and a source; all of them share one signature."""
         shaped = [purpose == "send" and can_shape(tx, job) for job, purpose, _ in wishes]
         tokens = self._service.tickets.tokens(
             (job, purpose, source if held else "") for (job, purpose, source), held in zip(wishes, shaped, strict=True)

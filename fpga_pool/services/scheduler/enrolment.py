@@ -1,4 +1,4 @@
-"""The keys of all senders of calls, as a scheduler knows them: hosts from the database, roles from their files."""
+"""The public keys of all callers of a scheduler: those of hosts from the database, those of roles from files."""
 
 import logging
 import secrets
@@ -19,13 +19,13 @@ from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
 
-#: Keys read from the database are used for so long: a removed host is refused within this time.
+#: How long keys from the database are cached; a removed host is refused within this time.
 KEYS_AGE_S = 2.0
-#: For the key of an unknown host the database is read no more often.
+#: Shortest interval at which the database is read for the key of an unknown host.
 MISS_AGE_S = 0.2
-#: Hosts that wait for approval; strangers cannot fill the database with more.
+#: Largest number of hosts that wait for approval, so that unknown senders cannot fill the database.
 MOST_PENDING = 1000
-#: Offers that wait for approval: so many at once and then a second, of all hosts, and of one in place of another offer.
+#: Offers to be approved that are accepted, at once and then per second: of all hosts, and of one that replaces its own.
 OFFERS, OFFERS_OF_HOST = (200, 2.0), (2, 1 / 600)
 
 
@@ -38,14 +38,14 @@ class KeyRing:
         self._clock = clock
         self._lock = threading.Lock()
         self._of_hosts: dict[str, Ed25519PublicKey] = {}
-        #: By text: to parse a key takes longer than to read it.
+        #: Keys by their texts, because parsing a key takes longer than reading it.
         self._parsed: dict[str, Ed25519PublicKey] = {}
         self._read_s = -KEYS_AGE_S
         self._offers = Allowance(*OFFERS)
         self._offers_of: dict[str, Allowance] = {}
 
     def __call__(self, role: Role, name: str) -> Sequence[Ed25519PublicKey]:
-        """Return the keys of a sender; none for one that is not known."""
+        """Return the keys of a sender; empty if it is unknown."""
         if role is not Role.AGENT:
             return self._of_roles.get(role, ())
         with self._lock:
@@ -56,7 +56,7 @@ class KeyRing:
         return () if key is None else (key,)
 
     def enroll(self, host: str, key: str, proof: str) -> bool:
-        """Take in the key that an agent offers; return whether it is that of its host now."""
+        """Store the key that an agent offers; return whether it is now the accepted key of its host."""
         key_of_text(key)
         read(HostName, host, "host")
 
@@ -72,15 +72,15 @@ class KeyRing:
         accepted = after is not None and after.key == key
         if before != after:
             LOG.info("host %s %s key %s", host, "is enrolled with" if accepted else "waits for approval of", key)
-        if accepted:  # its next call is not refused because the keys were read a moment ago
+        if accepted:  # so that its next call reads the keys again and is not refused
             with self._lock:
                 self._read_s = -KEYS_AGE_S
         return accepted
 
     def _take_offer(self, host: str, *, is_first: bool) -> None:
-        """Count an offer that waits for approval; TooManyRequests if there are too many."""
+        """Count an offer that waits for approval; raise TooManyRequests if there are too many."""
         with self._lock:
-            # One of a host that is in the database, or strangers could have any number of them made.
+            # Only for a host in the database, so that unknown senders cannot make this table grow.
             of_host = [] if is_first else [self._offers_of.setdefault(host, Allowance(*OFFERS_OF_HOST))]
             if not all(allowance.take(time.monotonic()) for allowance in [*of_host, self._offers]):
                 raise TooManyRequests(f"host {host}: too many keys are offered; one of them can wait for approval")
@@ -89,7 +89,7 @@ class KeyRing:
         self._read_s = time.monotonic()
         try:
             texts = self._store.host_keys()
-        except FpgaPoolError as error:  # those of before are good meanwhile
+        except FpgaPoolError as error:  # the cached keys stay valid meanwhile
             LOG.warning("the keys of hosts cannot be read: %s", error)
             return
         self._parsed = {text: self._parsed.get(text) or key_of_text(text) for text in texts.values()}
@@ -105,13 +105,13 @@ def invite(store: Store, host: str, now_s: float) -> str:
 
 
 def approve(store: Store, host: str, key: str, now_s: float) -> None:
-    """Accept a key as that of a host, in place of any other one, and the data address that its agent says next."""
+    """Accept a key for a host, in place of any other key, and the data address that its agent reports next."""
     key_of_text(key)
     store.change_enrolment(host, lambda known, _: approved(known or Enrolment(host=host), key, now_s))
 
 
 def revoke(store: Store, host: str) -> None:
-    """Forget the key of a host, which is lost with that (`OwnedShard`); NotFound where none was ever offered."""
+    """Delete the key of a host, which makes it lost (`OwnedShard`); raise NotFound if none was ever offered."""
 
     def forget(known: Enrolment | None, _: int) -> None:
         if known is None:

@@ -1,4 +1,4 @@
-"""Requests on hardware, processes, instances, events and the past: a part of `services.scheduler.endpoint`."""
+"""Requests about hardware, processes, instances, events and purges: a part of `services.scheduler.endpoint`."""
 
 import logging
 import time
@@ -44,12 +44,12 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: For how long one request removes what ended long ago: the thread that does so answers nobody else.
+#: Longest duration of the purge of one request, because its thread answers no other calls meanwhile.
 PURGE_S = 3.0
 
 
 class HardwareRequests:
-    """Answers operators; every change is committed before it is answered."""
+    """Answers requests of operators; every change is committed before it is answered."""
 
     _service: SchedulerService
 
@@ -86,7 +86,7 @@ class HardwareRequests:
     def announce(self, context: Context, process: ProcessId, ending: bool) -> None:
         store, now_s = self._service.store, self._service.clock()
         # The time is that of the pool.  The name is signed, but with a key that all processes of the API share and that
-        # is good for any name: what is known of them is what they say.
+        # is valid for any name: it is what the process says, and not verified.
         name = api_process_name(read(HostName, context["name"], "name"), process)
         if ending:
             store.forget(ApiProcess, name)
@@ -127,7 +127,7 @@ class HardwareRequests:
         return self._changed(found.shard, lambda tx: slot_detail(tx, change(tx, found.name)))
 
     def _changed(self, shard: str, change: Callable[[Transaction], T]) -> T:
-        """Return what a change in a shard returns, which may have made work possible or necessary."""
+        """Make a change in a shard and return its result; trigger planning, as there may be new work."""
         done = self._service.writer(shard).run(change)
         self._service.work_arrived()
         return done
@@ -198,7 +198,7 @@ class HardwareRequests:
             alive = {one.name: one.alive for one in ([tx.host(host)] if host is not None else tx.hosts())}
             slots = tx.slots(host)
         boards = self._service.catalogue.boards
-        #: By board, the first host with such a card that is not lost.
+        #: By board, the first host with such a card that is not lost; "" = there is none.
         hosts: dict[str, str] = {}
         for slot in slots:
             if slot.board in boards and not hosts.get(slot.board):
@@ -206,21 +206,21 @@ class HardwareRequests:
         return [one for board, of_host in sorted(hosts.items()) for one in self._library(board, of_host)]
 
     def _library(self, board: str, host: str) -> list[BitstreamInfo]:
-        """Return the bitstreams for a board as the library of a host has them; "" = none can be asked."""
-        reason = "no host with such a card is in reach"
+        """Return the bitstreams for a board in the library of a host; "" = no host is available."""
+        reason = "no live host has such a card"
         try:
             if host:
                 return [replace(one, host=host) for one in self._service.agents.bitstreams(host, board)]
         except (*NO_ANSWER, FpgaPoolError) as error:
             LOG.warning("the library of host %s cannot be read: %s", host, error)
-            reason = f"the agent of {host} does not say what its library has"
+            reason = f"the agent of {host} did not report the content of its library"
         catalogue = self._service.catalogue
         return [
             BitstreamInfo(function=function.name, version=function.version, board=board, kind=kind, reason=reason)
             for function, kind in catalogue.loadable(catalogue.board(board))
         ]
 
-    # The past
+    # Purges
 
     @answers
     def purge(self, context: Context, request: PurgeRequest) -> Purge:
@@ -252,7 +252,7 @@ class HardwareRequests:
             return events_of(tx, noun, name, project_id)
 
     def _events_of_function(self, tx: SqlTransaction, name: str, project_id: str | None) -> Sequence[HistoryEntry]:
-        """Return what happened to the design of a function, and for each board when its time model was fitted last."""
+        """Return the events of the design of a function, and for each board the last fit of its time model."""
         designs = self._service.designs
         known = designs.everything(tx) if project_id is None else designs.visible(tx, project_id, {name})
         if name not in known.functions:

@@ -1,8 +1,8 @@
 """Intake of the agents' heartbeats, by any scheduler.
 
-A heartbeat that says the same as the one before costs no transaction: that the host lives is noted for all hosts
-together.  As long as its shard changes, every one is compared with the database in full now and then, so that nothing
-stays different for long.
+A heartbeat with the same content as the one before needs no transaction: that hosts are alive is recorded for all hosts
+together.  While its shard changes, a host is nevertheless compared with the database in full from time to time, so that
+no difference lasts for long.
 """
 
 import logging
@@ -28,27 +28,27 @@ from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
-#: One in this many heartbeats of a host is compared in full, even if it contains nothing new,
+#: One in this many heartbeats of a host is compared in full, even if it contains nothing new.
 FULL_EVERY = 10
-#: but those of many hosts one after the other, at this distance in seconds, as far as none waits for this many
-#: heartbeats: what comes from a busy database anyway would take the threads of all other calls.
+#: Such comparisons are done for one host at a time, and at least this many seconds apart, unless a host has waited for
+#: this many heartbeats. Otherwise they would occupy the threads of all other calls when the database is busy.
 FULL_APART_S, FULL_AT_LATEST = 0.05, 100
 
 
 @dataclass(slots=True)
 class _Known:
-    """The last heartbeat of a host, without what changes in every one, and how many said the same since."""
+    """The last heartbeat of a host, without fields that change in each one, and the number of equal ones since."""
 
     content: Heartbeat
     beat: int
-    #: With which generation of which shard it was compared.
+    #: The shard with which it was compared, and the generation of the shard.
     shard: str
     generation: int
     repeats: int
 
 
 class HeartbeatIntake:
-    """Heartbeats and reports on their way into the database; threads may share it."""
+    """Stores heartbeats and reports in the database; thread-safe."""
 
     def __init__(self, store: Store, writer: Callable[[str], ShardWriter], rule: ShardRule, clock: Clock) -> None:
         self._store = store
@@ -57,14 +57,14 @@ class HeartbeatIntake:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
-        #: Hosts whose life, flows or counters were not noted yet, and their last heartbeats.
+        #: By host, the last heartbeat whose sign of life, flows and counters are not stored yet.
         self._alive: dict[str, LastBeat] = {}
         self._shards: dict[str, str] = {}
-        #: Those of the shards, as they were a moment ago.
+        #: Generations of the shards at the last flush.
         self._generations: Mapping[str, int] = {}
-        #: Hosts whose enrolment has no place yet: an operator has approved their keys again.
+        #: Hosts whose enrolment has no address yet, because an operator has approved their keys again.
         self._unconfirmed: set[str] = set()
-        #: When a host was compared for that last, and which one is being compared.
+        #: When a host without news was last compared in full, and the host that is being compared.
         self._compared_s, self._comparing = 0.0, ""
 
     def claim(self, host: str, agent_id: str) -> None:
@@ -75,9 +75,9 @@ class HeartbeatIntake:
             require_agent(known, agent_id)
 
     def heartbeat(self, heard: Heartbeat) -> list[Repair]:
-        """Take in the observed state of a host; return what was reconciled.
+        """Store the observed state of a host; return the repairs.
 
-        LateMessage: a later one of the same agent was taken in before.
+        Raises LateMessage if a later heartbeat of the same agent was received before.
         """
         content = changed(heard, beat=0, at=0.0, flows=(), counters=None)
         if self._says_nothing_new(heard, content):
@@ -95,19 +95,19 @@ class HeartbeatIntake:
                     self._comparing = ""
         with self._lock:
             self._note(heard)
-            # Where something was reconciled the next one is compared in full as well.
+            # After repairs, the next heartbeat is compared in full as well.
             self._known[heard.host] = _Known(
                 content, heard.beat, found.name, found.pool_generation, FULL_EVERY if repairs else 0
             )
         return repairs
 
     def report(self, host: str, agent_id: str, numbered: list[tuple[int, Report]]) -> list[str]:
-        """Take in what happened on a host; return why what is void is void."""
+        """Store reports of a host; return the reasons for which reports were ignored."""
         shard = self._shard_of(host)
         return self._writer(shard).run(lambda tx: apply_reports(tx, host, agent_id, numbered, self._clock()))
 
     def refused(self, host: str) -> None:
-        """Count a message in the name of a host that was refused, where there is such a host."""
+        """Count a refused message that was sent in the name of a host, if that host exists."""
 
         def count(tx: Transaction) -> None:
             found = tx.host(host)
@@ -121,7 +121,7 @@ class HeartbeatIntake:
     def flush(self) -> bool:
         """Record which hosts are alive, in one transaction.
 
-        The next heartbeats of those that are lost, or whose place is to be confirmed, are compared in full.
+        The next heartbeats of hosts that are lost, or whose address is to be confirmed, are compared in full.
         """
         with self._lock:
             alive, self._alive = self._alive, {}
@@ -140,7 +140,7 @@ class HeartbeatIntake:
             return apply_heartbeat(tx, heard, self._clock()), tx.shard
         stored = cast("SqlTransaction", tx)
         enrolment = stored.enrolment(heard.host)
-        # Keys are read now and then: one that was revoked since must not bring back a host that was lost for that.
+        # Keys are cached for a while: a key that was revoked meanwhile must not bring back the lost host.
         if enrolment is None or not enrolment.key:
             raise NotEnrolled(f"host {heard.host}: its key was revoked")
         repairs = apply_heartbeat(tx, heard, self._clock())
@@ -154,7 +154,7 @@ class HeartbeatIntake:
             known = self._known.get(heard.host)
             if known is None or heard.agent_id != known.content.agent_id:
                 return False
-            require_later(heard, known.content.boot, known.beat)  # the database may not know of that one yet
+            require_later(heard, known.content.boot, known.beat)  # that one may not be in the database yet
             if content != known.content or heard.unreported or self._is_due(heard.host, known):
                 return False
             known.repeats += 1
@@ -163,13 +163,13 @@ class HeartbeatIntake:
             return True
 
     def _note(self, heard: Heartbeat) -> None:
-        """Have a heartbeat noted with the next ones of others, under the lock; counters of one before it as well."""
+        """Keep a heartbeat for the next flush, with the last counters if it has none; call this with the lock held."""
         before = self._alive.get(heard.host)
         counters = heard.counters or (before.counters if before is not None and before.boot == heard.boot else None)
         self._alive[heard.host] = LastBeat(heard.boot, heard.beat, heard.flows, counters)
 
     def _is_due(self, host: str, known: _Known) -> bool:
-        """Return whether a host that says the same again is compared in full now."""
+        """Return whether a heartbeat without news is to be compared in full now."""
         repeats, now_s = known.repeats + 1, time.monotonic()
         if repeats < FULL_EVERY or self._generations.get(known.shard) == known.generation:
             return False
@@ -193,7 +193,7 @@ class HeartbeatIntake:
                 new = True
             else:
                 new = False
-        if new:  # not remembered until the host is stored: another scheduler may be quicker
+        if new:  # not remembered until the host is stored, as another scheduler may be faster
             self._store.ensure_shards([shard], self._clock())
         else:
             self._shards[host] = shard
@@ -201,7 +201,7 @@ class HeartbeatIntake:
 
 
 def _is_confirmed(tx: Transaction, heard: Heartbeat) -> bool:
-    """Return whether a host lives and says of itself what was compared with its enrolment before."""
+    """Return whether a host is alive and reports the same identity that was already compared with its enrolment."""
     try:
         host = tx.host(heard.host)
     except NotFound:

@@ -1,4 +1,4 @@
-"""Metrics of a scheduler: events as they are committed, and its shards as they are when they are scraped."""
+"""Metrics of a scheduler: events that are counted at each commit, and the state of its shards at each scrape."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _METRIC_OF = {OpenKind.JOB: table.JOBS, OpenKind.TASK: table.TASKS, OpenKind.GAN
 
 
 class SchedulerEvents:
-    """Counts what a scheduler has committed and decided."""
+    """Counts the committed changes and the planning cycles of a scheduler."""
 
     def __init__(self, instruments: Instruments) -> None:
         self._instruments = instruments
@@ -42,7 +42,7 @@ class SchedulerEvents:
             self._batch(batch, changed_batch)
 
     def cycle(self, result: CycleResult) -> None:
-        """Count a planning cycle that has asked its policy."""
+        """Record a planning cycle in which the policy was called."""
         times = result.durations
         steps = {
             "snapshot": times.snapshot_s,
@@ -59,7 +59,7 @@ class SchedulerEvents:
         if before.started_at is None and job.started_at is not None:
             self._instruments.observe(table.JOB_WAIT, job.started_at - job.created_at, job.project_id)
         if before.state not in ENDED_JOBS and job.state in ENDED_JOBS:
-            # Its result is held for the client: for the pool it is complete.
+            # The result is still held for the client, but the job itself is complete.
             state = JobState.COMPLETED if job.state is JobState.RESULT_HELD else job.state
             self._instruments.count(table.JOBS_ENDED, state.value, job.function)
             if job.state is JobState.FAILED:
@@ -76,8 +76,8 @@ class SchedulerEvents:
 class SchedulerState:
     """Reads the shards that a scheduler owns, for a scrape.
 
-    Hosts and slots come from the snapshot that the process keeps, ages from its failure detectors; the database is
-    asked for what has changed since, and for counts of work that has not ended.
+    Hosts and slots come from the snapshot that the process keeps, and ages from its failure detectors. The database is
+    only queried for changes since the snapshot, and for counts of work that has not ended.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SchedulerState:
         self._clock = clock
 
     def readers(self) -> list[Callable[[], Iterable[Sample]]]:
-        """Return what is read independently: one that fails leaves out its own values."""
+        """Return independent readers; if one of them fails, only its own values are missing."""
         return [self.pool, self.ownership, self.queue, self.refusals]
 
     def pool(self) -> Iterator[Sample]:
@@ -98,7 +98,7 @@ class SchedulerState:
         return pool_samples(self._snapshots.changed_after(None), self._ownership.shards())
 
     def ownership(self) -> Iterator[Sample]:
-        """Read the ages of leases on shards and of heartbeats."""
+        """Read the ages of the schedulers' leases on shards, and of heartbeats."""
         owned = self._ownership.shards()
         for shard, age_s in self._ownership.lease_ages().items():
             yield Sample(table.LEASE_AGE, age_s, (shard,))
@@ -107,7 +107,7 @@ class SchedulerState:
             yield Sample(table.HEARTBEAT_AGE, age_s, (shard,))
 
     def queue(self) -> Iterator[Sample]:
-        """Count the work that has not ended, and the commands on their way."""
+        """Count the work that has not ended, and the undelivered commands."""
         owned = self._ownership.shards()
         with self._store.reading() as tx:
             found = {kind: open_work(tx.connection, kind, owned) for kind in OpenKind}
@@ -122,7 +122,7 @@ class SchedulerState:
             yield Sample(table.UNDELIVERED, commands.get(shard, 0), (shard,))
 
     def refusals(self) -> Iterator[Sample]:
-        """Read how many messages were refused."""
+        """Read the numbers of refused messages."""
         for code, count in self._refusals.counts().items():
             yield Sample(table.REFUSED_MESSAGES, count, (code,))
 
@@ -145,7 +145,7 @@ def pool_samples(pool: PoolColumns, shards: Iterable[str]) -> Iterator[Sample]:
 
 
 def pool_counts(pool: PoolColumns) -> PoolCounts:
-    """Return what `pool_samples` counts in all shards, for the API."""
+    """Return the counts of `pool_samples` over all shards, for the API."""
     found: dict[Metric, list[tuple[Any, ...]]] = defaultdict(list)
     for sample in pool_samples(pool, pool.numbers):
         if sample.value:
@@ -165,7 +165,7 @@ def pool_counts(pool: PoolColumns) -> PoolCounts:
 
 
 def work_counts(store: Store, project_id: str | None) -> list[WorkCount]:
-    """Return how much work of a project, or (None) of all, has not ended."""
+    """Return the counts of work of a project (None = of all projects) that has not ended."""
     found: dict[tuple[OpenKind, str], list[OpenWork]] = defaultdict(list)
     with store.reading() as tx:
         shards = [shard.name for shard in tx.shards()]

@@ -19,13 +19,13 @@ LOG = logging.getLogger(__name__)
 
 #: A host that does not answer is tried again after a pause that doubles from the first to the second of these.
 RETRY_S = (0.5, 10.0)
-#: Commands sent in one call.
+#: Most commands in one call.
 BATCH = 200
-#: A host that has been behind for longer, in seconds, is not asked for loads ahead of jobs: their moment is over.
+#: If commands have waited for a host for longer, in seconds, loads ahead of jobs are too late and not sent to it.
 LOAD_AHEAD_S = 10.0
-#: Commands read at once, of all hosts.
+#: Most commands read at once, for all hosts.
 MOST = 10_000
-#: What agents have acknowledged is removed together, after so long or when there is as much as BATCH.
+#: Acknowledged commands are removed together, at this interval or when there are at least BATCH.
 REMOVAL_S = 0.5
 
 
@@ -40,14 +40,14 @@ class Outbox:
         self._workers = ThreadPoolExecutor(8, thread_name_prefix="outbox")
         self._lock = threading.Lock()
         self._busy: set[str] = set()
-        #: Ids of commands that agents have acknowledged, and that are still stored; when some were removed last.
+        #: Ids of acknowledged commands that are still stored, and the time of the last removal.
         self._acknowledged: dict[str, None] = {}
         self._removed_s = 0.0
-        #: Of these, hosts for which there may be more commands by now.
+        #: Busy hosts for which there may be more commands by now.
         self._left_out: set[str] = set()
         self._pause_s: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
-        #: By host, since when commands have waited for it without a moment in which there were none.
+        #: By host, the time since which there have always been commands that wait for it.
         self._behind_since: dict[str, float] = {}
 
     def announce(self, hosts: Iterable[str]) -> None:
@@ -62,18 +62,18 @@ class Outbox:
             LOG.debug("agent %s was not notified of the owner of shard %s: %s", host, self._shard.name, error)
 
     def dispatch(self, wake: Callable[[], None]) -> bool:
-        """Start delivery to every host that has commands waiting and is not being served; `wake` when one is done.
+        """Start delivery to every host with waiting commands that is not busy; call `wake` when there may be more.
 
-        Read is only what can be sent now: of each host one call, and nothing for hosts that are being served or pause.
+        Only commands that can be sent now are read: those of one call per host, and none of busy or paused hosts.
         """
         try:
             self._remove(time.monotonic() - REMOVAL_S)
         except StaleEpoch as error:
-            LOG.debug("%s", error)  # the ownership learns of it by itself
+            LOG.debug("%s", error)  # `Ownership` detects the loss, too
             return False
         now_s = self._clock()
         with self._lock:
-            # What is read of a host that is being served may be delivered by then: it is left to the next time.
+            # Commands that were read for a busy host may be delivered by then, so they are left to the next call.
             self._left_out |= self._busy
             left_out = self._busy | {host for host, until in self._not_before.items() if now_s < until}
             acknowledged = list(self._acknowledged)
@@ -101,9 +101,9 @@ class Outbox:
             LOG.debug("acknowledged commands of shard %s were not removed: %s", self._shard.name, error)
 
     def _remove(self, before_s: float = math.inf) -> None:
-        """Remove acknowledged commands from the store, if that was done last before `before_s`, or there are many.
+        """Remove acknowledged commands from the store, if the last removal was before `before_s`, or there are many.
 
-        StaleEpoch for a replaced owner: what it has sent may have been refused, and stays for the new one.
+        Raises StaleEpoch if the owner was replaced: its commands may have been refused, and stay for the new owner.
         """
         with self._lock:
             ids = list(self._acknowledged)
@@ -149,7 +149,7 @@ class Outbox:
             self._not_before[host] = self._clock() + seconds
 
     def _execute(self, host: str, commands: Sequence[Command]) -> list[Outcome]:
-        """Have an agent execute commands; in place of one that it cannot read it gets one without effect."""
+        """Have an agent execute commands; one that it cannot read is replaced by a command without effect."""
         shard = self._shard
         try:
             return self._agents.execute(host, shard.name, shard.epoch, commands)
@@ -168,9 +168,9 @@ class Outbox:
             return outcomes
 
     def _in_time(self, command: Command) -> bool:
-        """Return whether the moment of a command is not over: a load ahead is for the moment at which it was decided.
+        """Return whether a command is not too late; only loads ahead of jobs can be too late.
 
-        It is over where a former owner of the shard decided, or where the host has been behind for long.
+        They are if a former owner of the shard decided them, or if commands have waited for the host for long.
         """
         if not isinstance(command.action, LoadFunction):
             return True

@@ -1,9 +1,9 @@
 """Ownership of shards by schedulers, and the loops of each owned shard.
 
-A shard has one owner, and a living one within seconds.  Owners renew their shards and prove that they live by counting
-in the database.  A scheduler that sees a count stand still for longer than the timeout, by its own clock, knows that
-the owner is gone and takes the shard in a new epoch: from then on neither the database nor the agents accept decisions
-of the epoch before.
+A shard has one owner, and gets a new one within seconds if that fails.  Owners renew their shards by increasing
+counters in the database, which proves that they are alive.  A scheduler that sees a counter unchanged for longer than
+the timeout, by its own clock, takes the shard with a new epoch. From then on neither the database nor the agents accept
+decisions of earlier epochs.
 """
 
 import logging
@@ -24,7 +24,7 @@ from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
 
-#: A tick that comes later than this after its time was held up by something else than its work.
+#: A tick that is late by more than this was delayed by something other than its work.
 LONGEST_TICK_S = 3.0
 
 
@@ -58,7 +58,7 @@ class OwnedShard:
         self._deaf = False
         name = shard.name
         self._dispatching = Loop(f"dispatch-{name}", lambda: outbox.dispatch(self._dispatching.wake), interval_s)
-        #: By the name of the family that is planned.
+        #: Planning loops by the name of their family.
         self.planning = {
             family.name: Loop(
                 f"plan-{family.name}-{name}",
@@ -71,7 +71,7 @@ class OwnedShard:
         self._loops = [self._dispatching, *self.planning.values(), ticking, *others]
 
     def start(self) -> None:
-        """Notify the agents of the shard's new owner, and start."""
+        """Notify the agents of the shard's new owner, and start the loops."""
         with self._store.reading() as tx:
             self._outbox.announce([host.name for host in tx.hosts() if host.alive])
         for loop in self._loops:
@@ -84,20 +84,20 @@ class OwnedShard:
         self._outbox.stop()
 
     def wake(self, families: Collection[str] = ()) -> None:
-        """Look at pending work now; if no family is named at all of it, and at the outbox."""
+        """Plan pending work of these families now; without names that of all families, and dispatch commands."""
         for name in families or self.planning:
             self.planning[name].wake()
         if not families:
             self._dispatching.wake()
 
     def place_freed(self) -> None:
-        """Look at families now whose work waits for a place."""
+        """Plan the families now whose work waits for free places."""
         for family in self._families:
             if family.waits:
                 self.planning[family.name].wake()
 
     def deaf(self) -> None:
-        """Forget how long hosts have been silent: nothing could be heard."""
+        """Forget how long hosts have been silent, because no heartbeat could be received."""
         self._deaf = True
 
     def heartbeat_age_s(self) -> float:
@@ -111,7 +111,7 @@ class OwnedShard:
             excluded = reading.excluded_hosts()
         now_s = self._clock()
         if now_s - self._ticked_at > LONGEST_TICK_S + self._interval_s:
-            # Suspended, or starved: that nothing was heard in this time says nothing about the hosts.
+            # This process was suspended or starved, so missing heartbeats say nothing about the hosts.
             LOG.warning("this scheduler did not run for %.1f s", now_s - self._ticked_at)
             self._deaf = True
         self._ticked_at = now_s
@@ -123,7 +123,7 @@ class OwnedShard:
             with self._transactions() as tx:
                 repairs = tick(tx, self._settings, now_s, silent_s, excluded)
         except StaleEpoch:
-            return False  # the ownership learns of it by itself
+            return False  # `Ownership` detects the loss, too
         log_repairs(repairs)
         if repairs:
             self.wake()
@@ -156,17 +156,17 @@ class Ownership:
         self._schedulers = FailureDetector(clock)
         self._living = frozenset({self._name})
         self._owned: dict[str, OwnedShard] = {}
-        #: Those of them that are stopped already.
+        #: Names of owned shards that are already stopped.
         self._paused: set[str] = set()
         self._lock = threading.Lock()
 
     def shards(self) -> tuple[str, ...]:
-        """Return the shards that are owned here, by name."""
+        """Return the sorted names of the shards that are owned here."""
         with self._lock:
             return tuple(sorted(self._owned))
 
     def lease_ages(self) -> dict[str, float]:
-        """Return for how many seconds the owner of each shard has not renewed it, as far as was observed."""
+        """Return the observed seconds since the owner of each shard last renewed it."""
         return self._shards.ages()
 
     def heartbeat_ages(self) -> dict[str, float]:
@@ -181,7 +181,7 @@ class Ownership:
             with self._store.reading() as tx:
                 shards, schedulers = tx.shards(), tx.schedulers()
         except ServiceUnavailable:
-            # Nobody can show a sign of life to a database that is away.
+            # No scheduler can record a sign of life while the database is not available.
             self._shards.restart()
             self._schedulers.restart()
             raise
@@ -209,7 +209,7 @@ class Ownership:
         self._clock.advance_to(max((shard.renewed_at for shard in shards), default=0.0))
 
     def wake(self, families: Collection[str] = ()) -> bool:
-        """Have every shard owned here look for work, as `OwnedShard.wake`; return whether these are all."""
+        """Call `OwnedShard.wake` of every shard owned here; return whether these are all shards."""
         with self._lock:
             owned = list(self._owned.values())
             complete = len(owned) == len(self._shards.names)
@@ -218,20 +218,20 @@ class Ownership:
         return complete
 
     def place_freed(self) -> None:
-        """Have online jobs of the shards owned here looked at."""
+        """Call `OwnedShard.place_freed` of every shard owned here."""
         with self._lock:
             owned = list(self._owned.values())
         for shard in owned:
             shard.place_freed()
 
     def deaf(self) -> None:
-        """Nothing can be heard here now: no host is silent for that."""
+        """Call `OwnedShard.deaf` of every shard owned here: no heartbeat can be received now."""
         with self._lock:
             for owned in self._owned.values():
                 owned.deaf()
 
     def pause(self) -> None:
-        """Plan and command no more; the shards stay owned until `leave`."""
+        """Stop planning and sending commands; the shards stay owned until `leave`."""
         for name, owned in list(self._owned.items()):
             if name not in self._paused:
                 self._paused.add(name)
@@ -272,7 +272,7 @@ class Ownership:
     def _take(self, shard: Shard, expired: Shard | None) -> None:
         try:
             acquired = self._store.acquire_shard(shard.name, self._name, self._clock(), expired)
-        except Conflict as error:  # another was quicker
+        except Conflict as error:  # another scheduler was faster
             LOG.debug("shard %s could not be taken: %s", shard.name, error)
             return
         former = f", after {expired.owner} gave no sign of life for {self._timeout_s:g} s" if expired else ""
@@ -293,7 +293,7 @@ class Ownership:
         self._attempt(lambda: self._store.release_shard(owned.shard))
 
     def _attempt(self, last_step: Callable[[], None]) -> None:
-        """Take a step that others can do without."""
+        """Run a last step whose failure does not affect other schedulers for long."""
         try:
             last_step()
         except FpgaPoolError as error:

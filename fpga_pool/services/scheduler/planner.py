@@ -1,7 +1,7 @@
 """The planning cycle of one family of work: policies with their effort, calibration of time models, and logs.
 
-Policies search for a bounded time.  Time models a + b * bytes are refitted by
-linear regression from observed runs (makespan paper, section 2).
+Policies search for a bounded time.  Time models a + b * bytes are refitted by linear regression from observed runs
+(makespan paper, section 2).
 """
 
 import logging
@@ -42,21 +42,21 @@ LOG = logging.getLogger(__name__)
 
 # ---- Policies
 
-#: Effort of a task policy that searches: what it plans for later is planned again at the next event.
+#: Effort of a task policy that searches; its plans for later are made again at the next event.
 TASK_EFFORT = 20
-#: How much longer a unit of effort takes where loops are not compiled, about.
+#: Approximate factor by which a unit of effort takes longer if loops are not compiled.
 SLOWER_WITHOUT_NUMBA = 100
 
 
 def online_rule(conf: cfg.ConfigOpts) -> OnlineRule:
-    """Return which policy runs online jobs; InvalidInput names those there are."""
+    """Return the configured policy for online jobs; raise InvalidInput, with the known ones, if it is unknown."""
     name = conf.scheduler.online_policy
     names = {*policy_names("online"), name} - set(policy_names("batch"))
     return OnlineRule(load_policy("online", name, conf), names.__contains__, conf.scheduler.default_policy in names)
 
 
 def sparing(policies: Callable[[str], BatchPolicy], share: float) -> Callable[[str], BatchPolicy]:
-    """Return batch policies by name that plan for at most about a share of the time that a batch takes."""
+    """Return a lookup of batch policies by name; they plan for at most about a share of the time that a batch takes."""
     slower = 1 if find_spec("numba") else SLOWER_WITHOUT_NUMBA
 
     def policy(name: str) -> BatchPolicy:
@@ -67,14 +67,14 @@ def sparing(policies: Callable[[str], BatchPolicy], share: float) -> Callable[[s
 
 
 def quick(policy: TaskPolicy) -> TaskPolicy:
-    """Return a policy that searches for a moment at most; without numba it does not search."""
+    """Return a policy that searches with little effort; without numba it does not search."""
     if not isinstance(policy, Searching):
         return policy
     return policy.searching(TASK_EFFORT if find_spec("numba") else 0, None, time.monotonic)
 
 
 def prepare(policy: object) -> threading.Thread | None:
-    """Load the compiled loops of a policy in a thread; a decision that needs them waits for it.  None: it has none.
+    """Load the compiled loops of a policy in a thread, for which its decisions wait; return None if it has no loops.
 
     `fpga-pool-manage prepare` compiles them in advance, so that this takes a second or two.
     """
@@ -95,7 +95,7 @@ def prepare(policy: object) -> threading.Thread | None:
 
 #: Weight of the catalogue's model in observed runs, so that a few noisy runs do not override it.
 PRIOR_RUNS = 8.0
-#: Newest runs that are looked at, per function and board.
+#: Number of newest runs that are used, per function and board.
 WINDOW = 500
 
 
@@ -107,12 +107,12 @@ class Calibrator:
         self._catalogue = catalogue
         self._clock = clock
         self._stored: dict[tuple[str, str], TimeModel] = {}
-        #: How functions slow each other down on a card, by the stored runs; None while none were side by side.
+        #: Slowdown of functions by each other on a card, by the stored runs; None until runs were concurrent.
         self.slowdown: SlowdownModel | None = None
         self._learned_from: list[CardRun] = []
 
     def refit(self) -> bool:
-        """Refit every model that has runs, store those that changed, and learn what runs side by side have shown."""
+        """Refit every model that has runs, store those that changed, and learn the slowdown from concurrent runs."""
         fits = list(self._fits(self._catalogue.functions))
         for name, board, _, fitted, _ in fits:
             if self._stored.get((name, board)) != fitted.model:
@@ -123,7 +123,7 @@ class Calibrator:
         return False
 
     def learned(self) -> SlowdownModel | None:
-        """Return what the stored runs show of how functions slow each other down on a card; nothing is stored."""
+        """Return the slowdown of functions by each other on a card, as the stored runs show it; nothing is stored."""
         self._learn(self._fits(self._catalogue.functions))
         return self.slowdown
 
@@ -134,7 +134,7 @@ class Calibrator:
             self._learned_from, self.slowdown = newest, learned_from(newest)
 
     def report(self, only: str | None = None) -> list[Calibration]:
-        """Return catalogue and fit side by side, with the fit's error over the runs it was made from."""
+        """Return the models of the catalogue and the fitted ones, with the errors of the fits over their runs."""
         if only is not None:
             self._catalogue.function(only)
         return [
@@ -185,20 +185,20 @@ def _on_cards(function: str, model: TimeModel, runs: Runs) -> Iterator[CardRun]:
 # ---- The cycle
 
 
-#: A cycle that has placed work is followed by a pause as long as itself, at most this: what arrives meanwhile is
-#: planned together.
+#: A cycle that has placed work is followed by a pause of the same length, at most this, so that work that arrives
+#: meanwhile is planned together.
 LONGEST_PAUSE_S = 0.05
 
 
 class Planner:
-    """One step is one cycle; `observer` is given the result of each that has asked its policy."""
+    """Runs planning cycles; `observer` is called with the result of each cycle in which the policy was called."""
 
     def __init__(self, cycle: Cycle[Any, Any], observer: Callable[[CycleResult], None]) -> None:
         self._cycle = cycle
         self._observer = observer
 
     def step(self) -> bool:
-        """Run one cycle; return whether the next is to follow at once."""
+        """Run one cycle; return whether the next one is to follow immediately."""
         result = self._cycle.run()
         if result.policy is not None:
             log_cycle(result)
@@ -209,7 +209,7 @@ class Planner:
 
 
 def log_cycle(result: CycleResult) -> None:
-    """Log what was decided and what could not be, and how long each step took."""
+    """Log the decisions and failures of a cycle, and how long each step took."""
     times, outcome = result.durations, result.outcome
     for failure in result.failures:
         LOG.error("%s", failure.message, exc_info=failure.error)
@@ -229,25 +229,25 @@ def log_cycle(result: CycleResult) -> None:
 
 # ---- Designs of tenants
 
-#: How often it is looked whether anything is left of designs that are not approved.
+#: Interval of checks for jobs and slots with designs that are not approved.
 WITHDRAW_S = 15.0
 
 
 class DesignCatalogue:
-    """The catalogue with the functions of designs, as it is now; threads may share it."""
+    """The current catalogue with the functions of designs; thread-safe."""
 
     def __init__(self, catalogue: Catalogue, store: Store) -> None:
         self._own, self._store = catalogue, store
         self._last: tuple[Sequence[str], Catalogue] = [], catalogue
 
     def visible(self, tx: SqlTransaction, project_id: str, named: Iterable[str] | None = None) -> Catalogue:
-        """Return it as a project sees it: what jobs of it may name; all that is `named` suffices."""
+        """Return the catalogue with all functions that jobs of a project may name; those in `named` suffice."""
         if named is not None and self._own.functions.keys() >= set(named):
             return self._own
         return extended(self._own, tx.designs([DesignState.APPROVED], project_id))
 
     def everything(self, tx: SqlTransaction) -> Catalogue:
-        """Return it with all designs that may be in slots, whosever they are, for planning."""
+        """Return the catalogue with the designs of all projects that may be in slots, for planning."""
         functions = tx.design_functions(DECIDED)
         before, made = self._last
         if functions != before:
@@ -257,14 +257,14 @@ class DesignCatalogue:
 
     @contextmanager
     def reading_for(self, family: AnyFamily, shard: str) -> Iterator[SqlTransaction]:
-        """Begin to read a shard for a family, which plans by the catalogue as it is now."""
+        """Begin to read a shard for a family, and give the family the current catalogue."""
         with self._store.reading(shard) as tx:
             if isinstance(family, BatchFamily | OnlineFamily | TaskFamily | PipelineFamily):  # gangs name no functions
                 family.catalogue = self.everything(tx)
             yield tx
 
     def withdraw(self, shard: str, writer: ShardWriter, clock: Clock) -> int:
-        """Withdraw from a shard what is not approved: see `rules.shared.designs.withdraw`."""
+        """Withdraw designs that are not approved from a shard: see `rules.shared.designs.withdraw`."""
         with self._store.reading(shard) as reading:
             if self._is_settled(reading):
                 return 0
@@ -279,8 +279,8 @@ class DesignCatalogue:
         return count
 
     def _is_settled(self, tx: SqlTransaction) -> bool:
-        """Return whether there is nothing in the shard of a transaction that `withdraw` would look at."""
+        """Return whether the shard of a transaction has no jobs or slots that `withdraw` would handle."""
         known = tx.designs(list(DesignState))
         approved = {design.function for design in known if design.state is DesignState.APPROVED}
         held = (slot.function for slot in tx.slots() if is_design(slot.function))
-        return approved.issuperset(held) and not (known and tx.design_jobs(but=approved))  # to look at jobs takes long
+        return approved.issuperset(held) and not (known and tx.design_jobs(but=approved))  # reading jobs is slow

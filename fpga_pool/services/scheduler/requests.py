@@ -1,4 +1,4 @@
-"""Requests of tenants for work, and on quotas, which are part of `services.scheduler.endpoint`."""
+"""Requests of tenants for work, and about quotas and usage: a part of `services.scheduler.endpoint`."""
 
 import logging
 from collections import defaultdict
@@ -59,12 +59,12 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Longer periods are added up by their parts: what one request reads is limited.
+#: Longest period of one usage request, because the amount of data that a request reads is limited.
 LONGEST_PERIOD_S = 31 * DAY_S
 
 
 class TenantRequests:
-    """Answers tenants of work, quota and usage, and administrators; every change is committed before it is answered."""
+    """Answers requests about work, quotas and usage; every change is committed before it is answered."""
 
     _service: SchedulerService
 
@@ -85,7 +85,7 @@ class TenantRequests:
         change: Callable[[Transaction], object],
         follow: Callable[[Transaction], None],
     ) -> Batch:
-        """Change a batch, and have its jobs follow in each of its shards; return it as it is then."""
+        """Change a batch, and then its jobs in each of its shards with `follow`; return the changed batch."""
         service = self._service
         with service.store.admission() as tx:
             tx.cause = causing_request()
@@ -113,7 +113,7 @@ class TenantRequests:
             batch = owned_batch(tx, uuid, project_id)
             if batch.policy not in (PIPELINE_POLICY, TASK_POLICY):
                 functions = tx.pending_functions(uuid)
-                if batch.withheld or not functions:  # then nothing is read that has to be of one moment
+                if batch.withheld or not functions:  # then no consistent snapshot is needed
                     return batch_detail(tx, batch, functions, service.catalogue, service.clock())
         with service.store.reading() as tx:
             batch = owned_batch(tx, uuid, project_id)
@@ -143,7 +143,7 @@ class TenantRequests:
         ]
 
     def _create_batch(self, request: BatchRequest) -> tuple[Batch, ProjectLimits]:
-        """Return the batch, and the limits of its project."""
+        """Store a batch; return it and the limits of its project."""
         service, wanted = self._service, self._with_policy(request)
 
         def create(tx: SqlTransaction) -> Batch:
@@ -170,7 +170,7 @@ class TenantRequests:
         return batch
 
     def _with_policy(self, request: BatchRequest) -> BatchRequest:
-        """Return a request with the policy in force; InvalidInput if it cannot be had."""
+        """Return a request with the effective policy; raise InvalidInput if that policy cannot be used."""
         settings, policy = self._service.settings, request.policy
         names = [*policy_names("batch"), settings.online_policy]
         if policy and policy not in names:
@@ -247,7 +247,7 @@ class TenantRequests:
         return self._cancel_batch(uuid, project_id, seen)
 
     def _cancel_batch(self, uuid: str, project_id: str | None, seen: Seen) -> Batch:
-        """Ask for the end of a batch in each of its shards."""
+        """Request the cancellation of a batch in each of its shards."""
         now_s = self._service.clock
         cancelled = self._change_in_shards(
             *(uuid, project_id),

@@ -1,4 +1,4 @@
-"""The pool scheduler as a service: one of several that answer requests and share the shards among themselves."""
+"""The scheduler service: several of them answer requests, and share the shards among themselves."""
 
 import logging
 import time
@@ -67,16 +67,16 @@ LOG = logging.getLogger(__name__)
 
 StoredT = TypeVar("StoredT")
 
-#: For compiled loops from the cache, where the processors have other work.  Compiling them takes longer.
+#: Time to load compiled loops from the cache on busy processors.  Compiling them takes longer.
 PREPARING_S = 10.0
-#: How often sessions of the database are looked for whose client stalls while it holds locks.
+#: Interval of checks for database sessions whose client stalls while it holds locks.
 STALLED_S = 2.0
-#: What ended long ago is looked for so often, or so many times within a shorter retention.
+#: Interval of purges of the database, and their number within a shorter retention.
 PURGE_S, PURGES = 3600.0, 10
 
 
 def purge_interval_s(retention_s: float) -> float:
-    """Return how often what ended before the retention is removed."""
+    """Return the interval of purges for a retention, in seconds."""
     return min(PURGE_S, retention_s / PURGES)
 
 
@@ -118,7 +118,7 @@ class SchedulerService:
         self.instruments = instruments or Instruments()
         self._events = SchedulerEvents(self.instruments)
         self._publish = publish
-        #: Returns the limits of a project that Keystone keeps; None = the pool keeps them.
+        #: Returns the limits of a project from Keystone; None = the pool keeps the limits.
         self.unified_limits = unified_limits
         self.changes = Changes(self._committed)
         self.calibrator = Calibrator(store, catalogue, clock)
@@ -127,10 +127,10 @@ class SchedulerService:
         self.snapshots = Snapshots(store, clock)
         for reader in SchedulerState(store, self.snapshots, self.ownership, self.refusals, clock).readers():
             self.instruments.read(reader)
-        #: The catalogue with what tenants have submitted.
+        #: The catalogue with the designs of tenants.
         self.designs = DesignCatalogue(catalogue, store)
         self.instances = Instances(store, self.writer, self.designs, settings.pool, clock, placement)
-        #: None where there is no Placement to settle what an instance may keep.
+        #: None without Placement, which decides what an instance may keep.
         self.departures = None if placement is None else Departures(store, self.writer, placement, clock)
         self._placement = placement
         self.gangs = gangs
@@ -146,7 +146,7 @@ class SchedulerService:
         self.dry_runs = DryRuns()
         self.agents = agents
         self._peers = peers
-        #: None where servers are not migrated.
+        #: None if servers are not migrated.
         self._tier_migrations = None
         if placement is not None and tier_migrations is not None:
             self._tier_migrations = TierMigrations(
@@ -159,7 +159,7 @@ class SchedulerService:
         self._preparing: Thread | None = None
 
     def start(self) -> None:
-        """Join the other schedulers: shards without a living owner are taken, now or a moment later."""
+        """Join the other schedulers, and take shards without a live owner, now or a moment later."""
         settings = self.settings
         if not self.policies.online.is_online(settings.default_policy):
             self._preparing = prepare(self.policies.batches(settings.default_policy))
@@ -167,7 +167,7 @@ class SchedulerService:
         self.ownership.step()
         self._loops = [
             Loop("own", self.ownership.step, min(settings.interval_s, settings.shard_timeout_s / 5)),
-            Loop("refit", self.calibrator.refit, settings.refit_interval_s, share=0.005),  # under load all is new
+            Loop("refit", self.calibrator.refit, settings.refit_interval_s, share=0.005),  # under load every run is new
             Loop("hear", self._note_alive, settings.interval_s),
             Loop("listen", self._listen, settings.interval_s),
             *([Loop("purge", self._purge, purge_interval_s(settings.retention_s))] if settings.retention_s else []),
@@ -179,7 +179,7 @@ class SchedulerService:
             loop.start()
 
     def wait_prepared(self) -> None:
-        """Return when the default policy has loaded what its decisions need, or after `PREPARING_S`."""
+        """Wait until the default policy has loaded its compiled loops, at most `PREPARING_S`."""
         if self._preparing is not None:
             self._preparing.join(PREPARING_S)
 
@@ -196,7 +196,7 @@ class SchedulerService:
         self.ownership.leave()
 
     def limits_of(self, tx: SqlTransaction, project_id: str, unified: ProjectLimits | None) -> ProjectLimits:
-        """Return the limits of a project, for which `unified` was asked before the transaction."""
+        """Return the limits of a project; `unified` is the result of that method, read before the transaction."""
         return unified or self.limits(own_limits(tx.connection, project_id))
 
     def admit(
@@ -204,7 +204,7 @@ class SchedulerService:
     ) -> tuple[StoredT, ProjectLimits]:
         """Return what `create` stores for a request, in one transaction with others, and the limits of its project.
 
-        QuotaExceeded if its project would have more than it may; its requests are admitted one after the other.
+        Raises QuotaExceeded if the project would exceed its limits; requests of one project are admitted one by one.
         """
         unified = self.unified(request.project_id)
 
@@ -221,17 +221,17 @@ class SchedulerService:
         return self._admissions.run(admitted)
 
     def limits(self, own: QuotaLimits) -> ProjectLimits:
-        """Return the limits of a project that has these in the pool."""
+        """Return the limits of a project for which the pool stores these ones."""
         return ProjectLimits(own, self.settings.quotas)
 
     def unified(self, project_id: str) -> ProjectLimits | None:
-        """Return the limits of a project that Keystone keeps, which may be slow; None where the pool keeps them."""
+        """Return the limits of a project from Keystone, which may be slow; None if the pool keeps the limits."""
         return None if self.unified_limits is None else self.unified_limits(project_id)
 
     def check_quota_now(
         self, tx: SqlTransaction, kind: type, request: WorkRequest, unified: ProjectLimits | None
     ) -> None:
-        """Raise QuotaExceeded if the project of a request would have more than it may, were it admitted now."""
+        """Raise QuotaExceeded if the project of a request would exceed its limits if the request was admitted now."""
         in_use = used(tx.connection, request.project_id, request.amounts)
         self._check_quota(tx, kind, request, self.limits_of(tx, request.project_id, unified), in_use)
 
@@ -241,7 +241,7 @@ class SchedulerService:
         try:
             check_quota(request.project_id, limits.in_force, used, request.amounts)
         except QuotaExceeded:
-            tx.refuse_stored(kind, [request.uuid])  # a repeat of what was admitted is recognised as such
+            tx.refuse_stored(kind, [request.uuid])  # a repeated request is reported as a duplicate
             raise
 
     def writer(self, shard: str) -> ShardWriter:
@@ -252,7 +252,7 @@ class SchedulerService:
         return self._writers.setdefault(shard, ShardWriter(begin))
 
     def withdraw_designs(self) -> None:
-        """Withdraw from all shards what is not approved; a loop of each shard does so, too, if this fails."""
+        """Withdraw designs that are not approved from all shards; if this fails, a loop of each shard does it later."""
         for shard in self.settings.pool.shards.names():
             self._withdraw(shard)
 
@@ -262,13 +262,13 @@ class SchedulerService:
         return False
 
     def last_committed(self, batch_uuid: str) -> Committed | None:
-        """Return how a batch is, where that need not be read: no other scheduler lives that could have changed it."""
+        """Return the state of a batch if it is known without reading; None if another scheduler may have changed it."""
         return self.changes.last(batch_uuid) if len(self.ownership.living()) == 1 else None
 
     def work_arrived(self, *families: str) -> None:
-        """Have pending work of these families looked at now, here and by the other owners.
+        """Trigger the planning of pending work of these families, here and by the other owners.
 
-        Without names that of all families, and the outbox.
+        Without names, trigger the planning of all families, and the outbox.
         """
         if not self.ownership.wake(families):
             try:
@@ -284,16 +284,16 @@ class SchedulerService:
         self.notify(tx)
 
     def notify(self, tx: SqlTransaction) -> None:
-        """Send the notifications of what a transaction has committed, if any are sent."""
+        """Send notifications of the changes that a transaction has committed, if notifications are enabled."""
         self.publish(one for cls in NOTIFIED for one in notifications(cls, tx.events(cls)))
 
     def publish(self, found: Iterable[Notification]) -> None:
-        """Send notifications, if any are sent."""
+        """Send notifications, if they are enabled."""
         if self._publish is not None and (sent := list(found)):
             self._publish(sent)
 
     def _take_up(self, shard: Shard) -> OwnedShard:
-        """Begin to plan and command a shard that was acquired."""
+        """Start to plan and command an acquired shard."""
         settings = self.settings
         transactions = self.changes.noted(lambda: self.store.transaction(shard.name, shard.owner, shard.epoch))
 
@@ -334,7 +334,7 @@ class SchedulerService:
 
     @contextmanager
     def hearing_hosts(self) -> Iterator[None]:
-        """Take in that hosts live: while there is no room to store it, their silence says nothing about them."""
+        """Record signs of life of hosts; while there is no space to store them, no silent host is considered lost."""
         try:
             yield
         except StorageFull:
@@ -342,13 +342,13 @@ class SchedulerService:
             raise
 
     def _owns_first(self) -> bool:
-        """Return whether this scheduler does what one of all does: the owner of the first shard."""
+        """Return whether this scheduler owns the first shard, and so does the work that only one scheduler does."""
         with self.store.reading() as tx:
             first = min(tx.generations(), default="")
         return first in self.ownership.shards()
 
     def _purge(self) -> bool:
-        """Remove what ended long ago, unless another scheduler does."""
+        """Remove objects that ended long ago, unless another scheduler does it."""
         if self._owns_first():
             removed = purge(self.store, self.clock() - self.settings.retention_s)
             if said := ", ".join(f"{count} {kind}" for kind, count in removed.items() if count):
@@ -365,7 +365,7 @@ class SchedulerService:
             return self.heartbeat_intake.flush()
 
     def _listen(self) -> bool:
-        """Call this scheduler as agents do: while that fails, their silence says nothing about them."""
+        """Call this scheduler as agents do; while that fails, no silent host is considered lost."""
         try:
             self._peers.describe(self.settings.name)
         except MessagingError as error:

@@ -1,4 +1,4 @@
-"""Tickets to move bytes of jobs: signed tokens, and how many of them each project has."""
+"""Tickets to move bytes of jobs: signed tokens, and their number per project."""
 
 import threading
 import uuid
@@ -15,7 +15,7 @@ from fpga_pool.transfer.tokens import Purpose, TransferGrant, sign
 
 
 class Tickets:
-    """Signs tokens, and counts those that projects were given here and that have not expired; threads may share it."""
+    """Signs tokens, and counts the unexpired tickets that projects got from this process; thread-safe."""
 
     def __init__(self, key: Ed25519PrivateKey, lifetime_s: float, clock: Clock) -> None:
         self._key = key
@@ -24,7 +24,7 @@ class Tickets:
         self._valid, self._lock = ValidTickets(), threading.Lock()
 
     def tokens(self, wishes: Iterable[tuple[Job, Purpose, str]]) -> list[str]:
-        """Return signed tokens to move bytes of jobs, from now on; the third of a wish is `TransferGrant.source`."""
+        """Return signed tokens, each for a job, a purpose and a `TransferGrant.source`, that are valid from now on."""
         return sign([self._grant(*wish) for wish in wishes], self._key)
 
     def _grant(self, job: Job, purpose: Purpose, source: str) -> TransferGrant:
@@ -42,13 +42,13 @@ class Tickets:
         )
 
     def count(self, limits: ProjectLimits, project_id: str, number: int) -> None:
-        """Count tickets that a project with these limits is given now; QuotaExceeded if it would have too many."""
+        """Count tickets that a project with these limits gets now; raise QuotaExceeded if it would have too many."""
         with self._lock:
             valid = {Resource.TICKETS: self._valid.of(project_id, self._clock())}
             check_quota(project_id, limits.in_force, valid, {Resource.TICKETS: number})
             self._valid.add(project_id, number, self._clock() + self._lifetime_s)
 
     def valid(self, project_id: str) -> int:
-        """Return how many tickets of a project, given here, have not expired."""
+        """Return the number of unexpired tickets that a project got from this process."""
         with self._lock:
             return self._valid.of(project_id, self._clock())

@@ -1,4 +1,4 @@
-"""Requests carried out together: as many as wait share one transaction, one sync to disk, and what projects use."""
+"""Requests that are carried out together: those that wait share one transaction, one disk sync, and usage counts."""
 
 import contextlib
 import logging
@@ -22,29 +22,29 @@ LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 TxT = TypeVar("TxT", bound=Transaction)
 
-#: Requests in one transaction at most: while it lasts no other scheduler can change the shard.
+#: Most requests in one transaction, during which no other scheduler can change the shard.
 GROUP = 64
-#: How often one is tried that other writers were in the way of.
+#: How often a transaction is tried if it conflicts with other writers.
 ATTEMPTS = 5
 
 
 @dataclass(slots=True)
 class _Request:
     work: Callable[[Transaction], Any]
-    #: That of the thread that waits for it: another one may carry it out.
+    #: Taken from the thread that waits for the answer, because another thread may carry the request out.
     cause: Cause = field(default_factory=causing_request)
     done: bool = False
     answer: Any = None
     error: BaseException | None = None
 
     def carry_out(self, tx: Transaction) -> Any:
-        """Return the answer; what is changed has this request as its cause."""
+        """Carry out the work and return its answer; the changes have this request as their cause."""
         tx.cause = self.cause
         return self.work(tx)
 
 
 def repeated(begin: Callable[[], AbstractContextManager[TxT]], work: Callable[[TxT], T]) -> T:
-    """Return what `work` returns in a transaction that is committed; repeat it where other writers are in the way."""
+    """Return what `work` returns in a committed transaction; repeat it if it conflicts with other writers."""
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(Contended), begin() as tx:
             return work(tx)
@@ -53,7 +53,7 @@ def repeated(begin: Callable[[], AbstractContextManager[TxT]], work: Callable[[T
 
 
 class ShardWriter:
-    """Executes work in transactions on one shard; the first thread does so for all waiting ones."""
+    """Executes work in transactions on one shard; one thread does so for all that wait."""
 
     def __init__(self, begin: Callable[[], AbstractContextManager[Transaction]]) -> None:
         self._begin = begin
@@ -62,9 +62,9 @@ class ShardWriter:
         self._turn = threading.Lock()
 
     def run(self, work: Callable[[Transaction], T]) -> T:
-        """Return what `work` returns, once it is committed; what it raises, and nothing of it was done.
+        """Return what `work` returns, once it is committed; raise what it raises, with none of its changes made.
 
-        It may be called more than once, each time in a new transaction.
+        `work` may be called more than once, each time in a new transaction.
         """
         request = _Request(work)
         with self._lock:
@@ -86,18 +86,18 @@ class ShardWriter:
                 for request in group:
                     self._alone(request)
         finally:
-            # An interrupted thread leaves the requests that it did not get to; their own threads carry them out.
+            # If this thread was interrupted, the threads of the remaining requests carry them out.
             with self._lock:
                 self._waiting[:0] = [request for request in group if not request.done]
 
     def _together(self, group: list[_Request]) -> bool:
-        """Carry out all in one transaction; False if one of them failed, and so none was done."""
+        """Carry out all requests in one transaction; return False if one of them failed, so that none was done."""
         answers: list[Any] = []
         try:
             with self._begin() as tx:
                 answers += (request.carry_out(tx) for request in group)
         except BaseException as error:
-            # An interrupted commit may have taken place: nothing is done a second time.
+            # An interrupted commit may have succeeded, so nothing is repeated.
             interrupted = len(answers) == len(group) and not isinstance(error, Exception)
             if type(error) is not ServiceUnavailable and not interrupted:
                 LOG.debug("%d requests are executed one by one: %s", len(group), error)
@@ -117,26 +117,26 @@ class ShardWriter:
         request.done = True
 
 
-# ---- What projects use while their work is admitted
+# ---- Usage of projects while their work is admitted
 
-#: Projects of which that is remembered.
+#: Number of projects whose usage is remembered.
 REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What a project used when that was counted, with all that was admitted since: it uses no more than that."""
+    """Usage of a project when it was counted, plus all that was admitted since: an upper bound of its usage."""
 
-    #: How often the limits of the project had been locked by then.
+    #: How often the limits of the project had been locked at that time.
     number: int
     used: dict[Resource, int]
 
 
 class Projects:
-    """Limits and use of the projects whose work is admitted, by one transaction at a time.
+    """Limits and usage of the projects whose work is admitted, by one transaction at a time.
 
-    The use of a project is counted at first, and again where another process has admitted work of it, or where its
-    limits might be exceeded: what has ended since is not known.
+    The usage of a project is counted at first. It is counted again if another process has admitted work of the project,
+    or if its limits might be exceeded, because it is not known which work has ended since.
     """
 
     def __init__(self, store: Store) -> None:
@@ -145,11 +145,11 @@ class Projects:
 
     @contextmanager
     def admitting(self) -> Iterator[SqlTransaction]:
-        """Begin to admit requests together; they are remembered once that is committed."""
+        """Begin a transaction that admits requests; the usage is remembered once it is committed."""
         self._limits: dict[str, QuotaLimits] = {}
         self._numbers: dict[str, int] = {}
         self._used: dict[str, dict[Resource, int]] = {}
-        #: Projects whose use may be less.
+        #: Projects for which the known usage is only an upper bound.
         self._at_most: set[str] = set()
         with self._store.admission() as tx:
             self._tx = tx
@@ -170,17 +170,17 @@ class Projects:
         return self._limits[project_id]
 
     def used(self, project_id: str, requested: Amounts, limits: QuotaLimits) -> Amounts:
-        """Return what a project uses at most, what was admitted included; just that where it is too much."""
+        """Return an upper bound of a project's usage, or the exact usage if the bound would exceed the limits."""
         known = self._used.setdefault(project_id, {})
         is_known = known.keys() >= set(requested)
         if not is_known or (project_id in self._at_most and limits.exceeded(known, requested)):
-            self._tx.flush()  # what was admitted before counts
+            self._tx.flush()  # so that work that was just admitted is counted
             known |= used(self._tx.connection, project_id, {*known, *requested})
             self._at_most.discard(project_id)
         return known
 
     def admitted(self, project_id: str, amounts: Amounts) -> None:
-        """Count what was stored for a request."""
+        """Add the amounts of an admitted request to the usage of its project."""
         known = self._used.get(project_id, {})
         for resource, amount in amounts.items():
             known[resource] += amount

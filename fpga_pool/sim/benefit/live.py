@@ -1,10 +1,10 @@
-"""The rules of a live pool over a trace, faults included, without its transactions: the same looks, kept up to date.
+"""Simulates the rules of a live pool on a trace, including faults, without transactions and with incremental updates.
 
-A live pool gives a slot to a job while its function still loads, so that the input moves meanwhile; its CPU workers are
-limited, and their jobs come back to slots where that pays; jobs that were taken off a slot, or whose slot failed, ask
-for another one first; and nothing tells it how jobs that share a card's DMA slow each other.  Looks are those of
-`core.benefit.look`, which the scheduler takes as well.  It makes its picture again each time; here what has changed
-since the last look is noted in it.  `tests/unit/parity/test_online.py` compares each decision.
+A live pool assigns a slot to a job while its function still loads, so that the input moves meanwhile. Its CPU workers
+are limited, and their jobs return to slots if that is faster. Jobs that were evicted, or whose slot failed, get a slot
+first. It does not know how jobs that share a card's DMA slow each other.  Decisions are made by `core.benefit.look`, as
+in the scheduler, which rebuilds its picture of the pool for each planning cycle; here the changes since the last cycle
+are applied to it.  `tests/unit/parity/test_online.py` compares each decision.
 """
 
 import contextlib
@@ -28,15 +28,15 @@ from fpga_pool.sim.benefit.queue import Returning
 from fpga_pool.sim.benefit.shell import CPU_END, END, GIVE_UP, INTERVAL, LOADED, Run, Shell
 from fpga_pool.sim.benefit.trace import BOTH, CPU, FPGA, Fault, Record, Trace, timeline
 
-#: What an entry of the agenda says, beside what `shell` puts there.
+#: Kinds of entries of the agenda, in addition to those of `shell`.
 ARRIVAL, FAULT = 5, 6
-#: Seconds by which it is looked early whether a pause is over: rounding.
+#: Seconds by which the end of a pause is checked early, because of rounding.
 _EARLY_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one look has decided: each entry is (what, job or function, slot or worker)."""
+    """The decisions of one planning cycle; each move is (kind, job or function, slot or worker)."""
 
     at_s: float
     moves: tuple[tuple[str, int, int], ...]
@@ -44,33 +44,34 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRules:
-    """A live pool beside its slots, and what befalls it; faults of one slot must not overlap.
+    """The parameters of a live pool other than its slots, and its faults; faults of one slot must not overlap.
 
-    How long jobs wait is what the settings say, not the trace: there it is only when the pool looks at a job again.
+    The settings, not the trace, determine how long jobs wait; the patience in the trace only triggers a planning cycle.
     """
 
     settings: PoolSettings = field(default_factory=PoolSettings)
     cpu_workers: int = 0
     faults: Sequence[Fault] = ()
-    #: Is told of each look that changed something.
+    #: Called with the decision of each planning cycle that changed something.
     watch: Callable[[Decision], None] | None = None
 
 
 @dataclass(slots=True)
 class _Ahead:
-    """What is known of loads ahead of jobs."""
+    """The state of preloads: loads for which no job waits."""
 
+    #: By slot: its last requested preload.
     told: dict[int, RequestedLoad] = field(default_factory=dict)
-    #: Slots that load, and no job has them.
+    #: Slots that are loading without a job.
     loading: set[int] = field(default_factory=set)
-    #: When slots may be told again, nearly.
+    #: Heap of (end of the pause before the next preload, less `_EARLY_S`, slot).
     pauses: list[tuple[float, int]] = field(default_factory=list)
-    #: Until then no look is taken for loads ahead alone.
+    #: Until then no planning cycle is run only for preloads.
     rests_until_s: float = 0.0
 
 
 class LiveShell(LivePlaces):
-    """Keeps the clock, looks and decides."""
+    """Keeps the clock, and runs the planning cycles."""
 
     def __init__(self, run: Run, rules: PoolRules) -> None:
         if (run.trace.function < 0).any():
@@ -125,13 +126,13 @@ class LiveShell(LivePlaces):
         return self._settings.online_patience_s or self._left_work_s(job)
 
     def _movable(self, job: int) -> bool:
-        """Say whether a job may be moved: of its attempts half may be moves."""
+        """Return whether a job may be moved; at most half of its attempts may be moves."""
         return self._attempts[job] <= self._settings.max_attempts // 2
 
-    # Looks --------------------------------------------------------------------------------------------------------
+    # Planning -----------------------------------------------------------------------------------------------------
 
     def _look(self) -> bool:
-        """Look at the pool, decide and do it; return whether something has changed."""
+        """Run one planning cycle and apply its decisions; return whether anything has changed."""
         now_s, ahead, view = self._now_s, self._ahead, self.picture
         on_cpu = [worker for _, worker in sorted(self._busy.items()) if self._movable(worker.job)]
         may_load = self._settings.load_ahead and self._demand.arrivals > 0
@@ -163,7 +164,7 @@ class LiveShell(LivePlaces):
         return bool(moves)
 
     def _note_slots(self) -> None:
-        """Bring the picture of the slots up to date."""
+        """Apply the changes of slots to the picture."""
         now_s, view, pauses = self._now_s, self.picture, self._ahead.pauses
         while pauses and pauses[0][0] <= now_s:
             self._changed.add(heapq.heappop(pauses)[1])
@@ -192,18 +193,18 @@ class LiveShell(LivePlaces):
         return SlotNow(EMPTY, put_off=True) if told and self._now_s - told.at < told.pause_s else UNUSED
 
     def _told(self, slot: int) -> RequestedLoad | None:
-        """Return what a slot was told to load ahead, as long as that matters."""
+        """Return the last requested preload of a slot, as long as it is remembered."""
         told = self._ahead.told.get(slot)
         return told if told is not None and told.is_remembered(self._now_s) else None
 
     def _told_at(self, slot: int, *, may_load: bool) -> float:
-        """Return when a slot was told to load what it loads."""
+        """Return when the load on a slot was requested; now if it is not a known preload."""
         told = self._told(slot) if may_load else None
         same = told is not None and told.function == self._pool.functions[self._slots[slot].function]
         return told.at if told is not None and same else self._now_s
 
     def _returning(self, on_cpu: Sequence[CpuWorker]) -> list[Returning]:
-        """Return jobs that a CPU computes and that would be complete earlier on a slot."""
+        """Return the jobs on CPU workers that would be complete earlier on a slot."""
         now_s, returning = self._now_s, []
         slowest_load_s = max((self.view.load_s[kind] for kind in self.view.kinds if self._serving[kind]), default=0.0)
         for worker in on_cpu:
@@ -218,7 +219,7 @@ class LiveShell(LivePlaces):
         return returning
 
     def _limit_now(self) -> Callable[[int], bool] | None:
-        """Return who may wait of each project, that has as many slots as the jobs of each have now; None = all."""
+        """Return a filter of the jobs that may wait, by the slots that each project holds now; None = no limit."""
         if self._settings.tenant_share >= 1:
             return None
         limit = TenantLimit(sum(self._serving), self._settings.tenant_share)
@@ -228,7 +229,7 @@ class LiveShell(LivePlaces):
         return lambda job: limit.lets_in(job, self._project[job])
 
     def _do(self, taken: Taken) -> list[tuple[str, int, int]]:
-        """Do what was decided; return it."""
+        """Apply the decisions; return them as moves."""
         self._changed |= taken.touched
         moves, left = [], []
         for slot in taken.evicted:
@@ -290,9 +291,9 @@ class LiveShell(LivePlaces):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The results of a trace."""
+    """The results of a simulation of a trace."""
 
-    #: Mean over the horizon of the sum of the speedups of what runs on slots (equation 1).
+    #: Mean over the horizon of the sum of the speedups of the jobs on slots (equation 1).
     mean_benefit_vcpus: float
     horizon_s: float
     reconfigurations: int
@@ -315,11 +316,12 @@ def simulate(
     preloads: bool = True,
     rules: PoolRules | None = None,
 ) -> Outcome:
-    """Return what a policy makes of a trace: by the paper's model, or with `rules` as a live pool does.
+    """Simulate a policy on a trace: by the paper's model or, with `rules`, by the rules of a live pool.
 
-    Benefit counts up to `horizon_s`, by default the last arrival.  A project has at most `tenant_share` of all slots at
-    a time.  The policy knows the catalogue, and with `learn` what jobs that ended have really gained.  Without
-    `preloads` no function is loaded that no job waits for.  The settings of a live pool say both themselves.
+    Benefit counts up to `horizon_s`, by default the last arrival.  A project holds at most `tenant_share` of all slots
+    at a time.  The policy knows the catalogue and, with `learn`, the actual speedups of ended jobs.  Without `preloads`
+    functions are loaded only for waiting jobs.  With `rules`, their settings determine `tenant_share` and `preloads`;
+    raises ValueError if these are given, too.
     """
     horizon_s = trace.last_arrival_s if horizon_s is None else horizon_s
     run = Run(pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, learn)
@@ -345,7 +347,7 @@ def simulate(
 
 @contextlib.contextmanager
 def _no_collector() -> Iterator[None]:
-    """Let no garbage be looked for: a simulation makes no cycles, and to walk a million jobs takes tens of ms."""
+    """Disable the garbage collector: there are no reference cycles, and scanning a million jobs takes tens of ms."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Slots and CPU workers of a simulated live pool, what runs on them, and what befalls them."""
+"""Slots and CPU workers of a simulated live pool, their jobs, and their faults."""
 
 import heapq
 import math
@@ -29,36 +29,36 @@ from fpga_pool.sim.benefit.trace import (
 
 @dataclass(slots=True)
 class LiveSlot:
-    """A slot, beside the job that runs there."""
+    """The state of a slot, apart from its running job."""
 
-    #: What it holds or loads.
+    #: Loaded or loading function.
     function: int = EMPTY
     loading: bool = False
     loaded_s: float = -math.inf
     loads: int = 0
-    #: Of its last load, so that the end of one that was broken off is not taken for that of another one.
+    #: Number of its last load, so that the end of an aborted load is not mistaken for that of a later one.
     version: int = 0
-    #: The job that has it while it loads; -1 = none.
+    #: The job for which it loads; -1 = none.
     promised: int = -1
-    #: Of its job: how long it was planned to take, its expected end, when it began and how long it takes.
+    #: Of its job: planned duration, expected end, begin and actual duration at full speed.
     planned_s: float = 0.0
     expected_s: float = 0.0
     began_s: float = 0.0
     lasts_s: float = 0.0
-    #: What it held for a job when it failed.
+    #: The function that it held for a job when it failed.
     lost: int = EMPTY
     down: bool = False
     drained: bool = False
 
     @property
     def serves(self) -> bool:
-        """Whether it may get work."""
+        """Whether it is in service."""
         return not (self.down or self.drained)
 
 
 @dataclass(slots=True)
 class CpuWorker:
-    """A worker of the CPU pool."""
+    """A CPU worker."""
 
     job: int = -1
     began_s: float = 0.0
@@ -67,7 +67,7 @@ class CpuWorker:
 
 
 class LivePlaces(Shell):
-    """Keeps account of slots, CPU workers and the jobs on them."""
+    """The state of slots, CPU workers and the jobs on them."""
 
     def __init__(self, run: Run, settings: PoolSettings, cpu_workers: int) -> None:
         pool = run.pool
@@ -78,21 +78,21 @@ class LivePlaces(Shell):
         self._slots = [LiveSlot() for _ in range(pool.slots)]
         self._workers = [CpuWorker() for _ in range(cpu_workers)]
         self._free_workers = list(range(cpu_workers))
-        #: Workers that compute, by number.
+        #: Busy workers, by number.
         self._busy: dict[int, CpuWorker] = {}
         #: By card: when its configuration port is free.
         self._port_free_s = [0.0] * len(pool.dma_bps)
-        #: Slots of which something is new since the last look; by kind, how many serve.
+        #: Slots that have changed since the last planning cycle; and, by kind, the number of slots in service.
         self._changed: set[int] = set()
         self._serving = [self.view.kind.count(kind) for kind in self.view.kinds]
         self._queue = Queue(self.picture, self._function)
-        # By job: how often it has got a place, and the share of its work that is done.
+        # By job: number of attempts, and the completed share of its work.
         self._attempts, self._done = [0] * len(run.trace.jobs), [0.0] * len(run.trace.jobs)
 
     # Jobs ---------------------------------------------------------------------------------------------------------
 
     def _left_work_s(self, job: int) -> float:
-        """Return how long a job has to compute; without a slot in service nobody knows, and nobody waits for one."""
+        """Return the remaining seconds of a job on a slot; 0 if no slot is in service, so that jobs do not wait."""
         return (1.0 - self._done[job]) * self._work_s[job] if any(self._serving) else 0.0
 
     def _wait_again(self, job: int) -> None:
@@ -102,7 +102,7 @@ class LivePlaces(Shell):
         self._finish(job, FAILED)
 
     def _run(self, slot: int, job: int) -> None:
-        """Let a job begin on a slot that holds its function."""
+        """Begin a job on a slot that holds its function."""
         known, card = self._slots[slot], self.view.card[slot]
         known.began_s, known.lasts_s = self._now_s, self._work_s[job] * (1.0 - self._done[job])
         known.expected_s = self._now_s + known.planned_s
@@ -131,7 +131,7 @@ class LivePlaces(Shell):
         self._share(card)
 
     def _leave(self, slot: int, *, keep: bool) -> int:
-        """Let the job that runs on a slot leave it, with what it has done or without; return it."""
+        """Remove the running job from a slot, with its progress or without; return the job."""
         job, known = self._job[slot], self._slots[slot]
         self._note(slot)
         if keep:
@@ -144,7 +144,7 @@ class LivePlaces(Shell):
         return job
 
     def _to_worker(self, job: int) -> int:
-        """Let the first free worker compute a job; return its number."""
+        """Begin a job on the first free worker; return the number of the worker."""
         number = heapq.heappop(self._free_workers)
         worker = self._busy[number] = self._workers[number]
         worker.job, worker.began_s, worker.version = job, self._now_s, worker.version + 1
@@ -164,7 +164,7 @@ class LivePlaces(Shell):
         return job
 
     def _call_back(self, job: int) -> int:
-        """Have a job leave its CPU, with what it has done if its function keeps that; return it."""
+        """Remove a job from its CPU worker, with its progress if its function keeps that; return the job."""
         number, worker = next(entry for entry in self._busy.items() if entry[1].job == job)
         if self.view.progress_kept[self._function[job]]:
             self._keep_progress(job, worker.began_s, worker.lasts_s)
@@ -210,7 +210,7 @@ class LivePlaces(Shell):
         return fair_rates(demands_bps, view.dma_bps[card])
 
     def _expect(self, slot: int, end_s: float) -> None:
-        """Do nothing: a live pool is not notified."""
+        """Do nothing, as a live pool is not notified of changed rates."""
 
     def _befall(self, fault: Fault | End) -> bool:
         match fault:
@@ -233,7 +233,7 @@ class LivePlaces(Shell):
                 for slot in slots:
                     self._port_free_s[self.view.card[slot]] = 0.0
                     self._put_in_service(slot, down=False)
-                # Its agent goes on from its journal, until it is told of what has changed.
+                # Its agent resumes from its journal, until it gets commands: it loads the lost functions again.
                 for slot in slots:
                     if (lost := self._slots[slot].lost) != EMPTY:
                         self._begin_load(slot, lost)
@@ -242,7 +242,7 @@ class LivePlaces(Shell):
         return True
 
     def _cancel(self, job: int) -> bool:
-        """Let a job end where it is; say whether it had not ended, and had come."""
+        """Cancel a job, wherever it is; return False if it has not arrived or has ended."""
         if job in self._queue.pending:
             self._queue.discard(job)
         elif job in self._job:
@@ -258,7 +258,7 @@ class LivePlaces(Shell):
         return True
 
     def _put_in_service(self, slot: int, *, down: bool | None = None, drained: bool | None = None) -> None:
-        """Let a slot serve, or not, as far as one of the two decides it."""
+        """Set one of the two conditions that take a slot out of service."""
         known = self._slots[slot]
         before, nobody = known.serves, not any(self._serving)
         known.down = known.down if down is None else down

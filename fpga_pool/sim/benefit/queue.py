@@ -1,4 +1,4 @@
-"""Jobs that want a slot of a simulated live pool, kept in the order in which a look at the pool sees them."""
+"""Jobs that wait for a slot of a simulated live pool, in the order in which a planning cycle considers them."""
 
 import heapq
 from bisect import bisect_left, insort
@@ -11,44 +11,44 @@ from fpga_pool.core.benefit.occupancy import Occupancy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returning:
-    """A job that a CPU computes and that would be complete earlier on a slot."""
+    """A job on a CPU worker that would be complete earlier on a slot."""
 
     job: int
-    #: Seconds of slot time that are left of it.
+    #: Remaining seconds on a slot.
     work_s: float
-    #: When it would have to be on a slot to be complete as early as on its CPU.
+    #: Latest time to begin on a slot and be complete as early as on the CPU.
     give_up_s: float
 
 
 class Queue:
-    """Jobs without a place, oldest first, then those that come back from CPUs; what waits in the picture follows."""
+    """Jobs without a place, oldest first, then those that return from CPUs; `show` updates the picture with them."""
 
     def __init__(self, view: Occupancy, function: Sequence[int]) -> None:
         self._view, self._function = view, function
-        #: Jobs without a place; of them those that had one before, and those that have waited long enough, sorted.
+        #: Jobs without a place; those of them that had one before; and, sorted, those that have waited long enough.
         self.pending: set[int] = set()
         self._again: set[int] = set()
         self._late: list[int] = []
-        #: When those that had no place so far have waited long enough.
+        #: Heap of (time after which it has waited long enough, job), for jobs that never had a place.
         self._give_up: list[tuple[float, int]] = []
-        #: Jobs that came since the last look, and those that the picture shows as returning.
+        #: Jobs added since the last planning cycle, and the jobs that the picture shows as returning.
         self._new: list[int] = []
         self._shown: Collection[Returning] = ()
         self._all_again = False
 
     def add(self, job: int) -> None:
-        """Let a job wait that has had no place so far."""
+        """Add a waiting job that never had a place."""
         self.pending.add(job)
         self._new.append(job)
 
     def add_again(self, job: int) -> None:
-        """Let a job wait that has lost its place: it has waited long enough."""
+        """Add a waiting job that has lost its place; it counts as having waited long enough."""
         self.add(job)
         self._again.add(job)
         insort(self._late, job)
 
     def discard(self, job: int) -> None:
-        """Let a job wait no more."""
+        """Remove a job, if it waits."""
         if job not in self.pending:
             return
         self.pending.remove(job)
@@ -59,7 +59,7 @@ class Queue:
             self._view.left(job, self._function[job])
 
     def wait_differently(self) -> None:
-        """Ask again how long each job waits."""
+        """Recompute at the next `show` how long each job waits."""
         self._all_again = True
 
     def show(
@@ -69,7 +69,7 @@ class Queue:
         returning: Collection[Returning],
         lets_in: Callable[[int], bool] | None,
     ) -> None:
-        """Let those jobs wait in the picture that want a slot now, and that are let in."""
+        """Update the waiting jobs in the picture: all that want a slot now and that `lets_in` accepts."""
         if self._all_again:
             self._show_again()
         for job in self._new:
@@ -130,5 +130,5 @@ class Queue:
         self._shown = returning
 
     def late(self, most: int) -> list[int]:
-        """Return jobs that have waited long enough, oldest first, so many at most."""
+        """Return at most `most` jobs that have waited long enough, oldest first."""
         return self._late[:most]

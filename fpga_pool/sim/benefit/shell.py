@@ -1,7 +1,7 @@
-"""The paper's model of a pool: what happens around the decisions of an online policy.
+"""The paper's model of a pool, which carries out the decisions of an online policy.
 
-Loads take turns at a card's configuration port, the DMA of a card is shared max-min fairly, jobs that give up run each
-on a CPU of its own, and so does the rest of those that are taken off.
+Loads of a card use its configuration port one after the other. The DMA of a card is shared max-min fairly. Jobs whose
+patience ends, and the rest of evicted jobs, run on a separate CPU each.
 """
 
 import heapq
@@ -17,15 +17,15 @@ from fpga_pool.core.benefit.pool import Load, OnlinePool, Start, fair_rates
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.sim.benefit.trace import BOTH, CPU, FPGA, Record, Trace
 
-#: What an entry of the agenda says.
+#: Kinds of entries of the agenda.
 END, LOADED, GIVE_UP, INTERVAL, CPU_END = range(5)
-#: Seconds of work below which a job is done: rounding.
+#: Remaining seconds of work below which a job is done, because of rounding.
 _NOTHING_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """What is simulated; benefit counts up to `horizon_s`, and the policy learns what jobs that ended have gained."""
+    """Parameters of a run; benefit counts up to `horizon_s`; with `learn` the policy learns speedups of ended jobs."""
 
     pool: OnlinePool
     trace: Trace
@@ -37,16 +37,16 @@ class Run:
 
 
 class Shell:
-    """Keeps the clock and does what the policy says."""
+    """Keeps the clock, and carries out the decisions of the policy."""
 
     def __init__(self, run: Run, limit: TenantLimit | None = None, view: Occupancy | None = None) -> None:
         pool, trace = run.pool, run.trace
         self._policy, self._horizon_s, self._rng = run.policy, run.horizon_s, run.rng
         self.view = view or Occupancy(pool)
         self._limit = limit
-        # What no job ever contradicts needs no learning.
+        # Without actual speedups in the trace, those of the catalogue are exact.
         self._learns = run.learn and trace.speedup is not None
-        #: By job: vCPUs while it runs on a slot; 1 for those that fit nowhere.
+        #: By job: its speedup on a slot; 1 for jobs that fit into no slot.
         gains = np.append(pool.speedup, 1.0)[trace.function] if trace.speedup is None else trace.speedup
         self._speedup: list[float] = gains.tolist()
         self._project = trace.project
@@ -55,29 +55,29 @@ class Shell:
         self._work_s: list[float] = trace.work_s.tolist()
         self._patience_s: list[float] = trace.patience_s.tolist()
         self.record = Record(len(trace.jobs), run.keep_stretches)
-        #: vCPU-seconds up to the horizon.
+        #: Benefit up to the horizon, in vCPU-seconds.
         self.benefit = 0.0
         self._now_s = 0.0
         self._agenda: list[tuple[float, int, int, int]] = []
-        # By slot: work left, rate, since when, and how often its end has been put on the agenda.
+        # By slot: remaining work, rate, time of the last change, and number of ends put on the agenda.
         slots = pool.slots
         self._left_s, self._rate, self._since_s = [0.0] * slots, [0.0] * slots, [0.0] * slots
         self._version = [0] * slots
-        #: By slot: the job that runs there, -1 = none.
+        #: By slot: its running job, -1 = none.
         self._job = self.view.job
         self._running: list[list[int]] = [[] for _ in range(len(pool.dma_bps))]
         self._unfinished = len(trace.jobs)
         self._longest_load_s = max(self.view.load_s)
 
     def run(self, interval_s: float) -> None:
-        """Let time pass until every job has been dealt with."""
+        """Run until every job has ended or been sent to a CPU."""
         arrivals_s, agenda = self._arrival_s, self._agenda
         arriving, jobs = 0, len(arrivals_s)
         # Preloads begin at time 0; jobs that arrive at time 0 are known by then.
         begin_s = 0.0 if jobs and arrivals_s[0] > 0 else interval_s
         heapq.heappush(agenda, (begin_s, INTERVAL, 0, 0))
         while self._unfinished:
-            # At one instant what ends comes before what arrives.
+            # Ends are processed before arrivals of the same instant.
             if arriving < jobs and arrivals_s[arriving] < agenda[0][0]:
                 self._now_s = arrivals_s[arriving]
                 changed = self._arrive(arriving)
@@ -91,7 +91,7 @@ class Shell:
                 self._decide()
 
     def _happens(self, what: int, which: int, version: int) -> bool:
-        """Let an entry of the agenda happen; return whether there may be something to decide."""
+        """Process an entry of the agenda; return whether there may be something to decide."""
         if what == END:
             return version == self._version[which] and self._end(which)
         if what == LOADED:
@@ -132,7 +132,7 @@ class Shell:
         self.view.arrived(job, self._function[job], self._work_s[job], give_up_s, self._now_s, project)
 
     def _give_up(self, job: int, last: bool) -> bool:
-        """Send a waiting job to its CPU, unless a slot loads for it: jobs of a function are served as they came."""
+        """Send a waiting job to its CPU, unless a slot is loading for it; jobs of a function are served in order."""
         function = self._function[job]
         waiting = self.view.waiting[function]
         if job not in waiting:
@@ -147,7 +147,7 @@ class Shell:
         return self._let_in_next(job)
 
     def _let_in_next(self, job: int) -> bool:
-        """Let the next job of a project wait that has reached its limit, now that one of it has gone."""
+        """Admit the next job of the project of `job`, which has left, if the project was at its limit."""
         if self._limit is None or (following := self._limit.left(self._project[job])) is None:
             return False
         news = self.view.news
@@ -175,12 +175,12 @@ class Shell:
         return True
 
     def _finish(self, job: int, where: int) -> None:
-        """Note that a job has ended now, and where it ran."""
+        """Record that a job has ended now, and where it ran."""
         self.record.end_s[job], self.record.where[job] = self._now_s, where
         self._unfinished -= 1
 
     def _learn(self, job: int) -> None:
-        """Let the estimates know what a job that has ended gained, or would have."""
+        """Update the estimates with the actual speedup of an ended job, even if it did not run on a slot."""
         if self._learns:
             self.view.demand.ran(self._function[job], self._speedup[job], self._project[job])
 
@@ -191,7 +191,7 @@ class Shell:
         self._share(self.view.card[slot])
 
     def _to_cpu(self, job: int, left_s: float, where: int = CPU) -> None:
-        """Run what is left of a job on one vCPU."""
+        """Run the remaining work of a job on one vCPU."""
         if where == CPU:
             self.record.begin_s[job] = self._now_s
         end_s = self._now_s + left_s * self._speedup[job]
@@ -212,7 +212,7 @@ class Shell:
         heapq.heappush(self._agenda, (end_s, LOADED, slot, 0))
 
     def _evict(self, slot: int) -> None:
-        """Take a job off its slot; its rest, or all of it where progress is lost, runs on its CPU."""
+        """Evict the job on a slot; its rest, or all of it if progress is not kept, runs on its CPU."""
         job = self.view.job[slot]
         self._note(slot)
         work_s, left_s = self._work_s[job], self._left_s[slot]
@@ -226,7 +226,7 @@ class Shell:
         self._let_in_next(job)
 
     def _share(self, card: int) -> None:
-        """Share the card's DMA again among its running jobs."""
+        """Redistribute the card's DMA bandwidth among its running jobs."""
         running = self._running[card]
         for slot, rate in zip(running, self._rates(card, running), strict=True):
             if rate != self._rate[slot]:
@@ -238,18 +238,18 @@ class Shell:
                 heapq.heappush(self._agenda, (end_s, END, slot, self._version[slot]))
 
     def _rates(self, card: int, running: Sequence[int]) -> Sequence[float]:
-        """Return how fast the jobs on these slots of a card run, 1 = full speed."""
+        """Return the rates of the jobs on these slots of a card; 1 = full speed."""
         view = self.view
         if view.asked_bps[card] <= view.dma_bps[card]:
             return [1.0] * len(running)
         return fair_rates([view.io_bps[view.kind[slot]][view.holds[slot]] for slot in running], view.dma_bps[card])
 
     def _expect(self, slot: int, end_s: float) -> None:
-        """Have the policy expect the end of a job at another time."""
+        """Notify the policy of a changed end of the job on a slot."""
         self.view.delayed(slot, end_s)
 
     def _note(self, slot: int) -> None:
-        """Account for what the slot has done since its rate last changed."""
+        """Account for the work of a slot since its rate last changed."""
         since_s, rate, now_s = self._since_s[slot], self._rate[slot], self._now_s
         self._since_s[slot] = now_s
         if rate <= 0 or now_s <= since_s:

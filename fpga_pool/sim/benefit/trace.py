@@ -1,4 +1,4 @@
-"""Input and output of a simulation of online jobs: jobs, pools, faults, a record in columns for a million jobs."""
+"""Input and output of a simulation of online jobs: jobs, pools, faults, and a columnar record for a million jobs."""
 
 import csv
 from array import array
@@ -23,16 +23,16 @@ class Trace:
 
     #: Names, as in the file.
     jobs: tuple[str, ...]
-    #: (J,) index of the function in the pool; -1 = fits into no slot of it.
+    #: (J,) index of the function in the pool; -1 = fits into no slot of the pool.
     function: Ints
     arrival_s: Floats
-    #: (J,) time on its own accelerator, alone.
+    #: (J,) seconds on an accelerator that the job has alone.
     work_s: Floats
-    #: (J,) how long a job waits for a slot to be given to it before it runs on its CPU.
+    #: (J,) seconds that a job waits for a slot before it runs on a CPU.
     patience_s: Floats
-    #: Who sent each job; () = one project all.
+    #: Project of each job; () = the same project for all.
     project: tuple[str, ...] = ()
-    #: (J,) what each job really gains, in vCPUs; None = what the catalogue says.
+    #: (J,) actual speedup of each job, in vCPU equivalents; None = as in the catalogue.
     speedup: Floats | None = None
 
     def __post_init__(self) -> None:
@@ -54,12 +54,12 @@ class Trace:
 
     @property
     def last_arrival_s(self) -> float:
-        """When the last job arrives; 0 without jobs."""
+        """Arrival time of the last job; 0 without jobs."""
         return float(self.arrival_s[-1]) if len(self.arrival_s) else 0.0
 
 
 def uniform_pool(catalogue: Catalogue, board: Board, hosts: int, cards: int) -> OnlinePool:
-    """Return the pool of `hosts` hosts with `cards` cards of one board each; cards are numbered across hosts."""
+    """Return a pool of `hosts` hosts with `cards` cards of one board each; cards are numbered across hosts."""
     functions = list(catalogue.functions.values())
     scarcity = catalogue.scarcity()
     kinds = sorted(dict.fromkeys(board.slots), key=lambda kind: scarcity[board.name, kind])
@@ -78,13 +78,13 @@ def uniform_pool(catalogue: Catalogue, board: Board, hosts: int, cards: int) -> 
     )
 
 
-#: Where a job ran.
+#: Where a job ran, or how it ended.
 CPU, FPGA, BOTH, FAILED, CANCELLED = range(5)
 PLACES = ("cpu", "fpga", "fpga+cpu", "failed", "cancelled")
 
 
 class Record:
-    """One row per job, and one per stretch of constant rate on a slot."""
+    """One row per job, and one per stretch, an interval of constant rate on a slot."""
 
     def __init__(self, jobs: int, keep_stretches: bool) -> None:
         self.begin_s: Floats = np.zeros(jobs)
@@ -97,7 +97,7 @@ class Record:
         self.from_s, self.to_s, self.rate = array("d"), array("d"), array("d")
 
     def stretch(self, job: int, slot: int, from_s: float, to_s: float, rate: float) -> None:
-        """Note a stretch on a slot."""
+        """Record a stretch on a slot."""
         if self._keep and to_s > from_s:
             self.job.append(job)
             self.slot.append(slot)
@@ -106,12 +106,12 @@ class Record:
             self.rate.append(rate)
 
     def load(self, slot: int, function: int, from_s: float, to_s: float) -> None:
-        """Note a reconfiguration."""
+        """Record a reconfiguration."""
         self.reconfigurations += 1
         self.stretch(-1 - function, slot, from_s, to_s, 0.0)
 
     def lose(self, job: int, slot: int, begin_s: float) -> None:
-        """Set the rate of the job's stretches on this slot to 0: what it did there is lost."""
+        """Set the rate of the job's stretches on this slot after `begin_s` to 0, as its work there is lost."""
         for i in range(len(self.job) - 1, -1, -1):
             if self.to_s[i] <= begin_s and self.slot[i] == slot:
                 break
@@ -124,7 +124,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """Some slots do not answer from a moment to another one: what they load or compute is lost, and what they hold."""
+    """Some slots fail for an interval: their loads, computations and loaded functions are lost."""
 
     begin_s: float
     end_s: float
@@ -133,7 +133,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLoss:
-    """The slots of a host are away from a moment to another one; it comes back with a journal, but empty slots."""
+    """A host is absent for an interval, with its slots; it returns with its journal, but with empty slots."""
 
     begin_s: float
     end_s: float
@@ -142,7 +142,7 @@ class HostLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What computes on a slot fails, if something does; the job is tried again."""
+    """The computation on a slot fails, if there is one; its job is tried again."""
 
     at_s: float
     slot: int
@@ -150,7 +150,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """A slot gets no work from a moment to another one; what computes there goes on."""
+    """A slot gets no new work for an interval; a running computation continues."""
 
     begin_s: float
     end_s: float
@@ -170,13 +170,13 @@ Fault = Outage | HostLoss | Failure | Drain | Cancel
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """An outage or a drain is over."""
+    """The end of an outage, a host loss or a drain."""
 
     of: Outage | HostLoss | Drain
 
 
 def timeline(faults: Sequence[Fault]) -> list[tuple[float, Fault | End]]:
-    """Return what happens when, in order of time."""
+    """Return the beginnings and ends of the faults with their times, in order of time."""
     events: list[tuple[float, Fault | End]] = []
     for fault in faults:
         if isinstance(fault, Failure | Cancel):
@@ -194,9 +194,9 @@ _REQUIRED = ("job", "arrival_s", "project", "function", "ideal_fpga_s")
 
 
 def read_trace(path: str | Path, pool: OnlinePool) -> Trace:
-    """Return the jobs of the file in order of arrival; InvalidInput names the line that is wrong.
+    """Return the jobs of the file in order of arrival; raises InvalidInput, which names the line of the error.
 
-    A job that says nothing of its patience waits no longer than it would run.
+    The default of a job's patience is its time on an accelerator.
     """
     try:
         with Path(path).open(newline="", encoding="utf-8") as stream:
@@ -224,7 +224,7 @@ def read_trace(path: str | Path, pool: OnlinePool) -> Trace:
 
 
 def write_jobs(path: str | Path, trace: Trace, record: Record) -> None:
-    """Write where each job ran, and when."""
+    """Write the place and times of each job."""
     columns = (trace.arrival_s.tolist(), record.begin_s.tolist(), record.end_s.tolist())
     places = (PLACES[where] for where in record.where.tolist())
     rows = zip(trace.jobs, *columns, places, strict=True)
@@ -292,7 +292,7 @@ def _check_version(path: str | Path, number: int, comment: str) -> None:
 def _numbers(
     path: str | Path, name: str, texts: Sequence[str], lines: Sequence[int], default: Floats | None = None
 ) -> Floats:
-    """Return a column of seconds; an empty field means the default where there is one."""
+    """Return a column of seconds; an empty field means the default if there is one."""
     found = np.zeros(len(texts))
     for i, text in enumerate(texts):
         try:
@@ -307,7 +307,7 @@ def _numbers(
 
 
 def _functions(path: str | Path, names: Sequence[str], lines: Sequence[int], pool: OnlinePool) -> np.ndarray[Any, Any]:
-    """Return the function of each job, -1 where no slot of the pool can hold it."""
+    """Return the index of the function of each job; -1 if it fits into no slot of the pool."""
     somewhere: list[bool] = np.any(pool.fits, axis=0).tolist()
     index = {name: i if somewhere[i] else -1 for i, name in enumerate(pool.functions)}
     found = np.zeros(len(names), np.int64)

@@ -1,1 +1,1 @@
-"""A simulated cluster of unlike nodes that execute pipelines, with interference between subtasks of one unit."""
+"""A simulated cluster of different nodes that execute pipelines, with interference between subtasks on one unit."""

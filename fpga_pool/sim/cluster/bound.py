@@ -1,4 +1,4 @@
-"""What a simulated cluster achieved, and what no policy can exceed: tasks per minute, and a short mean response."""
+"""The performance of a simulated cluster, and its bounds for any policy: tasks per minute, and mean response time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from fpga_pool.sim.cluster.workload import Workload, all_nodes
 
 
 def summary(world: World, workload: Workload, outcome: Outcome) -> Mapping[str, float]:
-    """Return counts, rates and response times; these of the tasks that arrive after the warm-up, and completed."""
+    """Return counts, rates and response times; response times are of completed tasks that arrived after the warm-up."""
     warm_s = world.run.warm_up_s
     last_s = float(workload.arrival_s[-1])
     completed = np.isfinite(outcome.end_s)
@@ -43,19 +43,22 @@ def summary(world: World, workload: Workload, outcome: Outcome) -> Mapping[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Bounds of any policy, even one that knows true times and interference beforehand."""
+    """Bounds that hold for any policy, even one that knows true times and interference in advance."""
 
     per_minute: float
     mean_response_s: float
 
 
 def bounds(world: World, workload: Workload) -> Bounds:
-    """Return the bounds of a world with this workload; all nodes count, as if none ever failed or left."""
+    """Return the bounds of a world with this workload, as if no node ever failed or left."""
     return Bounds(per_minute=60 * _rate(world, workload), mean_response_s=_response(world, workload))
 
 
 def _response(world: World, workload: Workload) -> float:
-    """Return the mean, after the warm-up, of input on an idle link plus the longest chain, at the best kind of node."""
+    """Return the mean over tasks of input on an idle link plus longest chain, on each one's best kind of node.
+
+    Only tasks that arrive after the warm-up count.
+    """
     link = np.array([node.link_gbps * 125.0 for node in world.nodes])
     counted = np.flatnonzero(workload.arrival_s >= world.run.warm_up_s)
     steps = pipeline_steps(world)
@@ -72,18 +75,18 @@ def _response(world: World, workload: Workload) -> float:
 
 
 def _rate(world: World, workload: Workload) -> float:
-    """Return tasks per second in the workload's mixture, a fluid in which everything fits together perfectly.
+    """Return the largest rate of the workload's mixture in tasks per second, as a fluid that packs perfectly.
 
-    Variables are the mixture's rate and, of each type of subtask and each class of units of each kind of node, the
-    work that is done there. A unit does as much at a time as it has places; where the law is known to keep each
-    resource within what there is (those of saturation with an exponent of 1 or more), no more than that either.
+    Variables of the linear program are the rate and, for each type of subtask and each class of units of each kind of
+    node, the work done there. It is limited by the places of the units and, if the law is known to keep each resource
+    within its capacity (`Bottleneck`, or `Saturation` with an exponent of 1 or more), by the resources.
     """
     work_s = _mean_seconds(world, workload)
     conserves = tuple(_conserves(law) for law in (world.cpu_law, world.accelerator_law))
     kinds = work_s.shape[1]
     able = np.argwhere(np.isfinite(work_s))
     present = work_s[np.isfinite(work_s)]
-    # Share of a type's work that is done at a place, times the rate; the last variable is the rate.
+    # Variables: the share of a type's work done on each kind of unit, times the rate; the last one is the rate.
     limits: list[Floats] = []
     most: list[float] = []
     for kind in range(kinds):
@@ -109,7 +112,7 @@ def _rate(world: World, workload: Workload) -> float:
 
 
 def _mean_seconds(world: World, workload: Workload) -> Floats:
-    """Return the mean true seconds of each type of subtask for each task of the mixture, (S, K, 2)."""
+    """Return the mean true seconds of each type of subtask per task of the mixture, shape (S, K, 2)."""
     steps = pipeline_steps(world)
     total = np.full(workload.true.base_s.shape, np.nan)
     for number, pipeline in enumerate(steps):

@@ -1,7 +1,7 @@
-"""Random worlds: to train learned policies in, and others to evaluate them in.
+"""Random worlds for training learned policies, and different ones for evaluating them.
 
-A world is drawn from a suite's ranges by its number alone.  The suites share no world; those for training,
-`train` and `validation`, have one family of interference laws.
+A world is determined by its suite and its number.  No world belongs to two suites; the suites for training, `train`
+and `validation`, have one family of interference laws.
 """
 
 from collections.abc import Mapping
@@ -33,17 +33,17 @@ class Suite:
 
     #: Random stream.
     stream: int
-    #: Rate of arrivals, in parts of the bound of throughput.
+    #: Rate of arrivals, as a fraction of the bound of the throughput.
     load: tuple[float, float] = (0.25, 0.6)
-    #: Nodes, all kinds together, at most; and kinds.
+    #: Number of nodes of all kinds (at least one of each), and number of kinds.
     nodes: tuple[int, int] = (5, 14)
     kinds: tuple[int, int] = (2, 4)
     cores: tuple[int, int] = (4, 12)
     accelerators: tuple[int, int] = (1, 4)
-    #: Decimal logarithm of the speed of a kind of nodes.
+    #: Decimal logarithm of the speed of a kind of node.
     speed: tuple[float, float] = (-0.15, 0.15)
     memory_gb: tuple[float, float] = (8.0, 32.0)
-    #: Share of the kinds of nodes without accelerators.
+    #: Probability that a kind of node, other than the first, has no accelerators.
     without: float = 0.1
     laws: tuple[str, ...] = ("saturation",)
     error: tuple[float, float] = (0.0, 0.6)
@@ -51,7 +51,7 @@ class Suite:
 
 _TRAIN = Suite(stream=0, load=(0.25, 0.9))
 
-#: By name.
+#: Suites by name.
 SUITES: Mapping[str, Suite] = {
     "train": _TRAIN,
     "validation": replace(_TRAIN, stream=1),
@@ -71,7 +71,7 @@ SUITES: Mapping[str, Suite] = {
 
 
 def random_world(suite: str, number: int, tasks: int = 300) -> World:
-    """Return a world of a suite; the same for the same arguments. KeyError if there is no such suite."""
+    """Return a world of a suite, always the same for the same arguments; raises KeyError if there is no such suite."""
     ranges = SUITES[suite]
     rng = np.random.default_rng([ranges.stream, number])
     nodes = _nodes(ranges, rng)
@@ -99,9 +99,9 @@ def random_world(suite: str, number: int, tasks: int = 300) -> World:
         cpu_law=None,
     )
     rate = bounds(world, draw(world, 0)).per_minute * float(rng.uniform(*ranges.load))
-    # In the mean of bursts and calm, which last 30 and 120 s.
+    # `rate` is the mean over bursts and calm periods, which last 30 and 120 s on average.
     arrivals = replace(arrivals, per_minute=rate / ((30 * bursts + 120) / 150))
-    # Whatever depends on the length of queues has settled after a fifth of the run.
+    # The lengths of queues have settled after a fifth of the run.
     run = RunTable(seed=0, warm_up_s=round(0.2 * tasks / rate * 60, 1))
     return replace(world, arrivals=(arrivals,), run=run)
 
@@ -129,7 +129,7 @@ def _nodes(ranges: Suite, rng: np.random.Generator) -> tuple[NodeTable, ...]:
                 count=int(counts[kind]),
                 cores=int(rng.integers(ranges.cores[0], ranges.cores[1] + 1)),
                 speed=float(10 ** rng.uniform(*ranges.speed)),
-                # The first kind can execute all there is.
+                # The first kind has memory for every type of subtask.
                 memory_gb=float(rng.uniform(*ranges.memory_gb)) if kind else ranges.memory_gb[1],
                 accelerator=f"x{kind % 3}" if accelerators else "",
                 accelerators=accelerators,
@@ -171,7 +171,7 @@ def _pipelines(subtasks: tuple[SubtaskTable, ...], rng: np.random.Generator) -> 
     for number in range(int(rng.integers(2, 5))):
         steps = [names[i] for i in rng.permutation(len(names))[: int(rng.integers(3, 8))]]
         edges = None
-        if rng.random() < 0.5:  # each step needs one of the two before it
+        if rng.random() < 0.5:  # each step needs one of the two previous steps
             edges = tuple((steps[max(i - int(rng.integers(1, 3)), 0)], steps[i]) for i in range(1, len(steps)))
         tables.append(PipelineTable(name=f"p{number}", subtasks=tuple(steps), edges=edges))
     return tuple(tables)

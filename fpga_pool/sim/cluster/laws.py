@@ -1,7 +1,7 @@
 """Interference laws: how much the subtasks that run together on a unit slow each other down.
 
 A law is named by an entry point of the group `fpga_pool.interference_laws` and made from the other keys of its table in
-the scenario.  Laws of two families are here: demands on shared resources that saturate, and pressure on each other.
+the scenario.  This module has laws of two families: saturation of shared resources, and pairwise pressure.
 """
 
 from typing import Protocol, runtime_checkable
@@ -16,20 +16,20 @@ GROUP = "fpga_pool.interference_laws"
 
 @runtime_checkable
 class Law(Protocol):
-    """How much each of several subtasks is slowed down by the others."""
+    """The slowdown of each of several subtasks by the others."""
 
     def slowdowns(self, demands: Floats) -> Floats:
-        """Return the factor by which each subtask takes longer than alone, (k,), 1 at least.
+        """Return the factor by which each subtask takes longer than alone, shape (k,), at least 1.
 
-        `demands` are shares of what the unit has of each resource, (k, R).
+        `demands` are shares of the unit's capacity of each resource, shape (k, R).
         """
         ...
 
 
 class Saturation:
-    """All are slowed down alike, by the resource that is in most demand, and a little by each companion.
+    """All subtasks are slowed down equally, by the resource in greatest demand, and slightly by each companion.
 
-    max(1, greatest total demand) ** `exponent` * (1 + `companion` * (k - 1)).
+    The slowdown is max(1, greatest total demand) ** `exponent` * (1 + `companion` * (k - 1)).
     """
 
     def __init__(self, *, exponent: float = 1.5, companion: float = 0.03) -> None:
@@ -44,7 +44,7 @@ class Saturation:
 
 
 class Bottleneck:
-    """Each is slowed down by the fullest of the resources that it needs itself: fair shares without loss."""
+    """Each subtask is slowed down by the most demanded of the resources that it needs: fair shares without loss."""
 
     def slowdowns(self, demands: Floats) -> Floats:
         totals = np.where(demands > 0, demands.sum(axis=0), 1.0)
@@ -53,9 +53,9 @@ class Bottleneck:
 
 
 class Pressure:
-    """Each is slowed down by every companion, by what both need of each resource: 1 + `weight` * sum of products.
+    """Each subtask is slowed down by every companion: 1 + `weight` * sum of the products of their demands.
 
-    No resource saturates: two light subtasks interfere a little, and no packing avoids it.
+    No resource saturates. Two light subtasks interfere a little, and no packing avoids it.
     """
 
     def __init__(self, *, weight: float = 1.0) -> None:

@@ -1,4 +1,4 @@
-"""A simulated node: its units execute subtasks at rates that depend on what runs beside them."""
+"""A simulated node, whose units execute subtasks at rates that depend on the other subtasks on the unit."""
 
 import math
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from fpga_pool.sim.cluster.laws import Law
 from fpga_pool.sim.cluster.tables import World
 from fpga_pool.sim.scenario.values import shown
 
-#: Seconds of work that are done: rounding.
+#: Remaining seconds of work that count as done, because of rounding.
 _DONE_S = 1e-9
-#: The same in steps of the clock, which are longer than that when it shows seconds since 1970.
+#: The same in units of the clock's resolution, which is coarser when the clock shows seconds since 1970.
 _DONE_STEPS = 4
 #: Exponent of used / available memory by which the cores of a node slow down when it swaps.
 THRASHING = 2.0
@@ -24,29 +24,29 @@ THRASHING = 2.0
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Work(Subtask):
-    """A subtask with what policies do not see."""
+    """A subtask with the state that policies do not see."""
 
     #: (2,) true seconds on each class of units.
     true_s: tuple[float, float]
-    #: Seconds left, alone on its unit.
+    #: Remaining seconds if it were alone on its unit.
     left_s: float = 0.0
     begin_s: float = 0.0
     #: Its current rate is 1 / slowdown.
     slowdown: float = 1.0
-    #: How long it ran beside which types, sorted; kept for policies that learn from it.
+    #: Seconds that it ran beside each sorted tuple of other types; recorded for policies that learn from it.
     beside_s: dict[Companions, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Unit(Unit):
-    #: When `left_s` of what runs was right.
+    #: Time for which `left_s` of the running subtasks was computed.
     at_s: float = 0.0
-    #: Counts changes; an end that was computed before the last one is void.
+    #: Counts changes; an end that was computed before the last change is void.
     version: int = 0
 
 
 class Interference:
-    """The laws of a world, remembered by what runs together."""
+    """The interference laws of a world; slowdowns are cached by the types that run together."""
 
     def __init__(self, world: World) -> None:
         self._laws = (world.cpu_law, world.accelerator_law)
@@ -60,7 +60,7 @@ class Interference:
         self._known: dict[tuple[int, tuple[int, ...]], Mapping[int, float]] = {}
 
     def slowdowns(self, kind: int, running: list[int]) -> Mapping[int, float]:
-        """Return the slowdown of each type that runs."""
+        """Return the slowdown of each running type."""
         types = tuple(sorted(running))
         found = self._known.get((kind, types))
         if found is None:
@@ -74,7 +74,7 @@ class Interference:
 
 
 def _asked(law: Law, demands: Floats) -> list[float]:
-    """Return the slowdowns by a law, which may be of another package; ValueError says what is wrong with them."""
+    """Return the slowdowns by a law, which may be of another package; raises ValueError if they are not valid."""
     place = f"interference law {type(law).__name__}"
     try:
         slowdowns = np.asarray(law.slowdowns(demands.copy()), dtype=np.float64)
@@ -115,7 +115,7 @@ class Node:
         self._profiles = isinstance(policy, ObservingNodePolicy)
 
     def clear(self) -> list[tuple[int, Work]]:
-        """Lose everything; return what ran, with its units."""
+        """Remove all subtasks; return those that ran, each with the number of its unit."""
         lost = []
         for number, unit in enumerate(self.units):
             lost += [(number, work) for work in unit.running]
@@ -127,7 +127,7 @@ class Node:
         return lost  # type: ignore[return-value]
 
     def offer(self, work: Work, rng: np.random.Generator) -> None:
-        """Have the policy bind a subtask that is ready."""
+        """Add a ready subtask to the queue of the unit to which the policy binds it, or to the common ready list."""
         number = self._policy.bind(self.view, work, rng)
         if number is None:
             self.view.ready.append(work)
@@ -136,7 +136,7 @@ class Node:
             self.units[number].backlog_s += work.estimate_s[self.units[number].kind]
 
     def start(self, now_s: float) -> None:
-        """Start what there are places and memory for; the emptiest unit chooses first."""
+        """Start subtasks while places and memory are available; the unit with the fewest running ones chooses first."""
         ready = self.view.ready
         open_units = [(len(unit.running), i) for i, unit in enumerate(self.units) if ready or unit.queue]
         while open_units:
@@ -146,7 +146,7 @@ class Node:
                 open_units.append((chosen[0] + 1, chosen[1]))
 
     def end(self, number: int, now_s: float) -> list[Work]:
-        """Return what has ended on a unit by now, and take it off."""
+        """Remove and return the subtasks that have ended on a unit by now."""
         unit = self.units[number]
         self._advance(unit, now_s)
         ended = [work for work in unit.running if isinstance(work, Work) and _is_done(work, now_s)]
@@ -155,7 +155,7 @@ class Node:
             unit.used_gb -= work.accelerator_memory_gb if unit.kind == ACCELERATOR else 0.0
             unit.backlog_s -= work.estimate_s[unit.kind]
             self.view.used_gb -= work.memory_gb
-        if not unit.running:  # no rounding is carried on
+        if not unit.running:  # drops accumulated rounding errors
             unit.used_gb = 0.0
         if not unit.running and not unit.queue:
             unit.backlog_s = 0.0
@@ -163,7 +163,7 @@ class Node:
         return ended
 
     def next_ends(self, now_s: float) -> list[tuple[int, int, float]]:
-        """Return number, version and next end of each unit where rates have changed since the last call."""
+        """Return (number, version, next end) of each unit whose rates have changed since the last call."""
         ends = []
         for number in sorted(self._changed):
             unit = self.units[number]
@@ -175,7 +175,7 @@ class Node:
         return ends
 
     def _next_s(self, unit: _Unit) -> float:
-        """Set the rates of a unit; return in how many seconds something ends there."""
+        """Set the rates on a unit; return the seconds until the first of its subtasks ends."""
         slowdowns = self._interference.slowdowns(unit.kind, [work.type for work in unit.running])
         swapping = 1.0
         if unit.kind == CPU and self.view.used_gb > self.view.memory_gb:
@@ -237,25 +237,25 @@ def _is_done(work: Work, now_s: float) -> bool:
     return work.left_s <= _DONE_S or work.left_s * work.slowdown <= _DONE_STEPS * math.ulp(now_s)
 
 
-# ---- What runs say of subtasks: short ones before, for profiles, and times that estimates follow
+# ---- Measurements of subtasks: short profiling runs before execution, and actual times for calibration
 
-#: Runs of each subtask; each measures one metric, drawn at random.
+#: Profiling runs of each subtask; each run measures one metric, drawn at random.
 RUNS = 2
-#: Standard deviation of the relative error of a run of 4 s, whose accuracy is 92.3 % (table 3).
+#: Standard deviation of the relative error of a profiling run of 4 s, whose accuracy is 92.3 % (table 3).
 ERROR = 0.077
 
 
 class Profiler:
-    """Measures metrics of subtasks on a core and an accelerator that nothing else uses meanwhile.
+    """Measures metrics of subtasks on a core and an accelerator that are otherwise idle.
 
     Each subtask has short runs before it is executed (learned placement paper, section 4.3.1).
     """
 
     def __init__(self, world: World, profile_s: float) -> None:
-        #: How long a subtask is held up.
+        #: Delay of each subtask, in seconds.
         self.delay_s = RUNS * profile_s
         resources = accelerator_resources(world)
-        #: (S, K, metrics), but for speedups.
+        #: (S, K, metrics) true values, without the last metric, the speedup, which `measure` adds.
         self._true: Floats = np.zeros((len(world.subtasks), len(world.nodes), len(resources) + 3))
         for s, subtask in enumerate(world.subtasks):
             demands = [(subtask.demands or {}).get(resource, 0.0) for resource in resources]
@@ -265,9 +265,9 @@ class Profiler:
     def measure(
         self, type_: int, kind: int, true_s: list[float], rng: np.random.Generator
     ) -> tuple[tuple[int, float], ...]:
-        """Return (metric, value) of each run; the order of the metrics is that of `NodeView`.
+        """Return (metric, value) of each run; metrics are numbered as in `NodeView`.
 
-        `true_s` are the seconds on each class of units; infinite = there is no implementation.
+        `true_s` are the true seconds on each class of units; infinite = no implementation.
         """
         metrics = self._true[type_, kind].copy()
         both = np.isfinite(true_s).all()
@@ -277,24 +277,24 @@ class Profiler:
         return tuple(zip(chosen.tolist(), (metrics[chosen] * factors).tolist(), strict=True))
 
 
-#: The latest observation counts for so much at least: a mean over about 20 where things change.
+#: Minimum weight of the latest observation, so that the mean follows changes within about 20 observations.
 LEAST_WEIGHT = 0.05
 
 
 class Calibration:
-    """Running means of actual / estimated seconds of S types on K kinds of nodes; 1 until something is known.
+    """Running means of actual / estimated seconds of S types on K kinds of nodes; 1 without observations.
 
-    The estimate itself counts as one observation.  Where the node policy has no model of interference, an actual time
-    includes what that has added.
+    The estimate itself counts as one observation.  If the node policy does not model interference, actual times include
+    its effect.
     """
 
     def __init__(self, types: int, kinds: int) -> None:
-        #: (S, K, 2) by which estimates are to be multiplied.
+        #: (S, K, 2) factors by which estimates are to be multiplied.
         self.factors: Floats = np.ones((types, kinds, 2))
         self._observed = np.ones((types, kinds, 2))
 
     def observe(self, type_: int, kind: int, unit: int, estimated_s: float, actual_s: float) -> None:
-        """Learn from a subtask that has been completed; `estimated_s` is without calibration."""
+        """Update the factor with a completed subtask; `estimated_s` is the estimate without calibration."""
         place = type_, kind, unit
         self._observed[place] += 1
         weight = max(1 / self._observed[place], LEAST_WEIGHT)

@@ -1,7 +1,7 @@
-"""The simulator of a cluster: discrete events, and rates that change when what runs on a unit does.
+"""The simulator of a cluster: discrete events, with rates that change when a subtask begins or ends on a unit.
 
-All that happens at one instant happens first, in an order of its own; decisions follow, of the cluster in order of
-arrival, then of each node.  So an outcome does not depend on the order in which events were foreseen.
+All events of one instant are processed first, in a fixed order; then the cluster policy decides for tasks in order of
+arrival, then each node.  So an outcome does not depend on the order in which events were scheduled.
 """
 
 import heapq
@@ -20,7 +20,7 @@ from fpga_pool.sim.cluster.node import Calibration, Interference, Node, Profiler
 from fpga_pool.sim.cluster.tables import PipelineTable, World
 from fpga_pool.sim.cluster.workload import Workload, all_nodes
 
-#: Kinds of events, in the order in which those of one instant happen.
+#: Kinds of events, in the order in which those of one instant are processed.
 _ENDS, _DELIVERED, _PROFILED, _FAILS, _REPAIRED, _CHANGES, _ARRIVES = range(7)
 #: Random stream of the policies.
 _POLICY = 100
@@ -28,7 +28,7 @@ _GBPS_IN_MB_PER_S = 125.0
 
 
 class Execution(NamedTuple):
-    """One subtask on one unit; of a failed node, up to the failure."""
+    """One execution of a subtask on a unit; on a failed node, until the failure."""
 
     task: int
     step: int
@@ -37,35 +37,35 @@ class Execution(NamedTuple):
     begin_s: float
     end_s: float
     completed: bool
-    #: Seconds that it takes alone.
+    #: True seconds of the subtask alone on the unit.
     alone_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """What became of T tasks."""
+    """The outcome of T tasks."""
 
     arrival_s: Floats
-    #: (T,) infinite = not completed: no node could execute it, or all that could had gone.
+    #: (T,) infinite = not completed, because no node could execute it, or all such nodes had failed or left.
     end_s: Floats
-    #: (T,) where it was placed last; -1 = nowhere.
+    #: (T,) node of the last placement; -1 = not placed.
     node: Ints
-    #: (T,) how often it was placed.
+    #: (T,) number of placements.
     placements: Ints
     executions: list[Execution]
 
 
 @dataclass(slots=True, eq=False)
 class PipelineSteps:
-    """A pipeline of n steps, by their numbers."""
+    """A pipeline of n steps, which are identified by numbers."""
 
     number: int
     #: Type of each step.
     types: list[int]
-    #: By step: those whose output it needs, and those that need its own.
+    #: By step: its predecessors, whose output it needs, and its successors.
     before: list[list[int]]
     after: list[list[int]]
-    #: Steps, none before one that it needs.
+    #: Steps in topological order.
     order: list[int]
 
 
@@ -126,9 +126,9 @@ class Simulation:
         self._placements = np.zeros(count, dtype=np.int64)
         self._executions: list[Execution] = []
         self._waiting: list[int] = []
-        #: By node, (task, step, since when) of what is offered to the node policy at this instant.
+        #: By node, (task, step, ready since) of the subtasks that are offered to the node policy at this instant.
         self._ready: dict[int, list[tuple[int, int, float]]] = {}
-        #: (seconds, kind of event, numbers): no two are alike, so the order does not depend on when they were added.
+        #: (seconds, kind of event, three numbers); no two are equal, so their order does not depend on insertion.
         self._agenda: list[tuple[float, int, int, int, int]] = []
         self._agenda += [(float(at_s), _ARRIVES, task, 0, 0) for task, at_s in enumerate(workload.arrival_s)]
         self._agenda += [(at_s, _FAILS, node, 0, 0) for at_s, node in workload.failures]
@@ -136,7 +136,7 @@ class Simulation:
         heapq.heapify(self._agenda)
 
     def run(self) -> Outcome:
-        """Simulate until nothing is left to happen."""
+        """Simulate until no events are left."""
         agenda = self._agenda
         happens: Mapping[int, Callable[..., None]] = {
             _ENDS: self._ends,
@@ -178,7 +178,7 @@ class Simulation:
         self._ready.clear()
 
     def _place(self, number: int, now_s: float) -> None:
-        """Ask the policy where a task goes; it waits while there is no node for it."""
+        """Place a task on the node that the policy chooses; it keeps waiting if the policy chooses none."""
         task, workload = self._tasks[number], self._workload
         input_mb = float(workload.input_mb[number])
         estimate_s = workload.estimated.seconds(task.pipeline.types, input_mb)
@@ -233,7 +233,7 @@ class Simulation:
             due_s=task.due_s,
         )
 
-    # What happens -------------------------------------------------------------------------------------------------
+    # Events -------------------------------------------------------------------------------------------------------
 
     def _arrives(self, now_s: float, task: int, *_: int) -> None:
         self._waiting.append(task)
@@ -271,7 +271,7 @@ class Simulation:
                     self.policy.completed(work.task, now_s - float(self._workload.arrival_s[work.task]))
 
     def _offer(self, number: int, step: int, now_s: float) -> None:
-        """Offer a subtask that is ready to its node, after its profiling runs if there are any."""
+        """Offer a ready subtask to its node, after its profiling runs if there are any."""
         if self._profiler is None or not self._profiler.delay_s:
             self._ready.setdefault(self._tasks[number].node, []).append((number, step, now_s))
         else:
@@ -322,7 +322,7 @@ class Simulation:
         self._count_present(number)
 
     def _changes(self, now_s: float, number: int, *_: int) -> None:
-        """Have nodes join, leave or fail, the first ones that can."""
+        """Let nodes join, leave or fail: the first `count` of the event's table that can."""
         event = self._world.events[number]
         nodes = [i for i, kind in enumerate(self._kinds) if self._world.nodes[kind].name == event.nodes]
         joins = event.kind == "join"
@@ -342,7 +342,7 @@ def _execution(work: Work, node: int, unit: int, now_s: float, kind: int, *, com
 
 
 def pipeline_steps(world: World) -> list[PipelineSteps]:
-    """Return the pipelines of a world by the numbers of their steps."""
+    """Return the pipelines of a world, with numbered steps."""
     types = {subtask.name: i for i, subtask in enumerate(world.subtasks)}
     return [_pipeline(i, table, types) for i, table in enumerate(world.pipelines)]
 
@@ -362,7 +362,7 @@ def _pipeline(number: int, table: PipelineTable, types: dict[str, int]) -> Pipel
 
 
 def task_view(number: int, pipeline: PipelineSteps, estimate_s: Floats, input_mb: float, memory_gb: Floats) -> TaskView:
-    """Return a task as a cluster policy sees it; `estimate_s` is (n, K, 2), `memory_gb` (n,)."""
+    """Return a cluster policy's view of a task; `estimate_s` has shape (n, K, 2), `memory_gb` (n,)."""
     best_s = estimate_s.min(axis=2)
     on_cpu = estimate_s[:, :, CPU] <= estimate_s[:, :, ACCELERATOR]
     work_s = np.stack([np.where(on_cpu, best_s, 0).sum(axis=0), np.where(on_cpu, 0, best_s).sum(axis=0)], axis=1)
@@ -382,5 +382,5 @@ def task_view(number: int, pipeline: PipelineSteps, estimate_s: Floats, input_mb
 
 
 def simulate(world: World, workload: Workload, policy: ClusterPolicy, seed: int) -> Outcome:
-    """Return what becomes of the workload."""
+    """Simulate the workload and return the outcome."""
     return Simulation(world, workload, policy, seed).run()

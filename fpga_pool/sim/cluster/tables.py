@@ -1,4 +1,4 @@
-"""Tables of a cluster scenario: which keys there are, what each accepts, and what it is without one."""
+"""Tables of a cluster scenario: their keys, the values that each key accepts, and the defaults."""
 
 import graphlib
 import math
@@ -66,9 +66,9 @@ def _edges(value: Any) -> tuple[tuple[str, str], ...]:
     return tuple((NAME.read(first), NAME.read(then)) for first, then in value)
 
 
-#: Of what others are divided by.
+#: Numbers that are used as divisors.
 _FACTOR = number(1e-6, 1e6)
-#: Of logarithms; factors beyond exp(10) are no errors of estimates.
+#: Standard deviations of logarithms; a factor beyond exp(10) is implausible as an error of an estimate.
 _DEVIATION = number(0, 10)
 _INPUT = Spread(100.0, 100.0)
 _GIGABYTES = Kind("gigabytes, 0 or more", SECONDS.read)
@@ -96,7 +96,7 @@ class EstimatesTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTable:
-    """A table `[nodes.NAME]`: equal nodes."""
+    """A table `[nodes.NAME]`: one kind of identical nodes."""
 
     name: str
     count: int = key(whole(1), 1)
@@ -164,7 +164,7 @@ class EventTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """A whole cluster scenario."""
+    """The content of a cluster scenario."""
 
     path: Path
     run: RunTable
@@ -174,24 +174,24 @@ class World:
     pipelines: tuple[PipelineTable, ...]
     arrivals: tuple[ArrivalTable, ...]
     events: tuple[EventTable, ...]
-    #: Laws of accelerators and of cores; None = no interference.
+    #: Interference laws of accelerators and of cores; None = no interference.
     accelerator_law: Law | None
     cpu_law: Law | None
 
 
-# ---- Reading: everything is checked before anything happens
+# ---- Reading; everything is checked before the simulation begins
 
 _NAMED: Mapping[str, Any] = {"nodes": NodeTable, "subtasks": SubtaskTable, "pipelines": PipelineTable}
 _KEYS = ("format_version", "run", "estimates", "interference", *_NAMED, "arrivals", "events")
 
-#: Returns the law of a name, made with parameters.  InvalidInput says what is wrong with either.
+#: Returns the law with a name, made with the parameters; raises InvalidInput if either is not valid.
 MakeLaw = Callable[[str, Mapping[str, Any]], Law]
 
 TableT = TypeVar("TableT")
 
 
 def read_world(path: Path, make_law: MakeLaw) -> World:
-    """Return the cluster scenario in a TOML file; InvalidInput names the file, the table, the key and what is right."""
+    """Return the cluster scenario in a TOML file; raises InvalidInput, which names the table and key."""
     content = read_toml(path)
     with naming(path):
         world = _world(path, content, make_law)
@@ -258,7 +258,7 @@ def _law(laws: Mapping[str, Any], unit: str, make_law: MakeLaw) -> Law | None:
 
 
 def _check(world: World) -> None:
-    """Raise InvalidInput where a name is that of nothing, or a number makes no sense beside another one."""
+    """Raise InvalidInput if a name is unknown, or a number contradicts another one."""
     subtasks = {table.name for table in world.subtasks}
     kinds = {"cpu", *(node.accelerator for node in world.nodes if node.accelerator)}
     for node in world.nodes:
@@ -301,7 +301,7 @@ def _check_edges(pipeline: PipelineTable) -> None:
 
 
 def read_trace(path: Path, pipelines: Mapping[str, int]) -> list[tuple[float, int, float]]:
-    """Return arrival in seconds, pipeline and input in MB of each line `arrival_s,pipeline,input_mb` of a trace."""
+    """Return (arrival in seconds, pipeline, input in MB) of each line `arrival_s,pipeline,input_mb` of a trace."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

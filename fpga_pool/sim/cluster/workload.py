@@ -1,6 +1,6 @@
-"""What happens to a cluster whatever the policy decides: arrivals, true durations, estimates, failures; by the seed.
+"""The random inputs of a cluster simulation that do not depend on the policy: arrivals, durations, estimates, failures.
 
-Each has a random stream of its own, so that two policies with the same seed meet the same world.
+Each has a separate random stream, so that two policies with the same seed are simulated under the same conditions.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ _ARRIVALS, _NOISE, _ERRORS, _FAILURES = range(4)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Times:
-    """Seconds of each type of subtask alone: base_s + per_mb_s * input, (S, K, 2) each; infinite = cannot run there."""
+    """Seconds of each type of subtask alone: base_s + per_mb_s * input, (S, K, 2) each; infinite = cannot run."""
 
     base_s: Floats
     per_mb_s: Floats
 
     def seconds(self, types: list[int], input_mb: float) -> Floats:
-        """Return the seconds of some types, (len(types), K, 2)."""
+        """Return the seconds of some types for one input, shape (len(types), K, 2)."""
         seconds: Floats = self.base_s[types] + self.per_mb_s[types] * input_mb
         return seconds
 
@@ -37,9 +37,9 @@ class Workload:
     arrival_s: Floats
     pipeline: Ints
     input_mb: Floats
-    #: (T,) where the factors of a task's steps begin in `noise`.
+    #: (T,) index in `noise` of the factor of a task's first step.
     first_step: Ints
-    #: What each step of each task takes, in parts of the true time of its type; mean 1.
+    #: Factor of the time of each step of each task, relative to the true time of its type; mean 1.
     noise: Floats
     true: Times
     estimated: Times
@@ -50,7 +50,7 @@ class Workload:
 def draw(world: World, seed: int, load: float = 1.0) -> Workload:
     """Return the world's workload for this seed, with the times between arrivals divided by `load`.
 
-    InvalidInput if there is no end of it.
+    Raises InvalidInput if it has too many bursts or failures.
     """
     tasks = sorted(
         (table.begin_s + (at_s - table.begin_s) / load, pipeline, input_mb)
@@ -76,7 +76,7 @@ def draw(world: World, seed: int, load: float = 1.0) -> Workload:
 
 
 def all_nodes(world: World) -> list[int]:
-    """Return the kind of each node, the index of its table."""
+    """Return the kind of each node, which is the index of its table."""
     return [kind for kind, table in enumerate(world.nodes) for _ in range(table.count)]
 
 
@@ -97,7 +97,7 @@ def _arrivals(world: World, table: ArrivalTable, seed: int, number: int) -> list
     weights = table.pipelines or dict.fromkeys(index, 1.0)
     chances = np.array(list(weights.values()))
     drawn = rng.choice([index[name] for name in weights], size=table.tasks, p=chances / chances.sum())
-    # A task of the same pipeline as the one before it points at that one's draw.
+    # A task that repeats the pipeline of the previous task uses that task's draw.
     own = rng.random(table.tasks) >= table.persistence
     own[0] = True
     drawn = drawn[np.maximum.accumulate(np.where(own, np.arange(table.tasks), 0))]
@@ -108,7 +108,7 @@ def _arrivals(world: World, table: ArrivalTable, seed: int, number: int) -> list
 def _in_bursts(table: ArrivalTable, due: Floats, rng: np.random.Generator, place: str) -> Floats:
     """Return the seconds at which the expected number of arrivals reaches each of `due`.
 
-    Calm and bursts take turns, for exponential times.
+    Calm periods and bursts alternate; their lengths are exponentially distributed.
     """
     per_s = table.per_minute / 60 / table.together
     if table.burst_factor == 1:
@@ -142,7 +142,7 @@ def _has_memory(subtask: SubtaskTable, node: NodeTable, unit: int) -> bool:
 
 
 def _lognormal(rng: np.random.Generator, sigma: float, shape: tuple[int, ...]) -> Floats:
-    """Return factors of mean 1."""
+    """Return log-normally distributed factors of mean 1."""
     return rng.lognormal(-(sigma**2) / 2, sigma, shape)
 
 

@@ -28,24 +28,24 @@ _ORDERS = range(1, 33)
 
 @dataclass(frozen=True, slots=True)
 class HyperErlang:
-    """One of two Erlang distributions of a common order."""
+    """A mixture of two Erlang distributions of the same order."""
 
     order: int
     first_share: float
-    #: Means of one stage of the first and of the second.
+    #: Means of one stage of the first and of the second distribution.
     first_s: float
     second_s: float
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
-        """Return times."""
+        """Draw `count` times in seconds."""
         stage_s = np.where(rng.random(count) < self.first_share, self.first_s, self.second_s)
         return rng.gamma(self.order, 1.0, count) * stage_s
 
 
 def fit(times_s: Floats) -> HyperErlang:
-    """Return the distribution of least order with the first three moments of the sample.
+    """Return the distribution of the smallest order with the first three moments of the sample.
 
-    Where none has them, or all times are alike, the Erlang distribution with the mean and nearly the variance.
+    If there is none, or all times are equal, return the Erlang distribution with the mean and about the variance.
     """
     mean = float(times_s.mean())
     moments = [mean, float((times_s**2).mean()), float((times_s**3).mean())]
@@ -58,7 +58,7 @@ def fit(times_s: Floats) -> HyperErlang:
 
 
 def jann_form(trace: Trace, count: int, rng: np.random.Generator) -> Jobs:
-    """Return jobs like those of the trace: by range of sizes up to powers of two, times between and run times."""
+    """Return jobs like those of the trace; gaps and run times are fitted by range of sizes, up to powers of two."""
     exponent = np.ceil(np.log2(trace.width)).astype(np.int64)
     mean_gap_s = float(trace.submit_s[-1] - trace.submit_s[0]) / max(len(trace.submit_s) - 1, 1)
     parts: list[tuple[Floats, Floats, Ints]] = []
@@ -100,13 +100,13 @@ def _of_order(order: int, moments: list[float]) -> HyperErlang | None:
 #: Section 3.1 and table 1 of the two-tier paper.
 FEITELSON_MEAN_WIDTH, FEITELSON_MEAN_RUN_S, FEITELSON_SERIAL = 23.4, 2606.6, 0.18
 JANN_MEAN_WIDTH, JANN_MEAN_RUN_S, JANN_SERIAL = 10.5, 11_267.0, 0.408
-#: No job runs longer: the limit of 18 hours of the Cornell Theory Center.
+#: Longest run time: the limit of 18 hours of the Cornell Theory Center.
 LONGEST_S: Final = 64_800.0
 _POWER_OF_TWO = 20.0
 _MOST_RUNS = 1000
-#: The load that the models come with; `Trace.with_load` makes another of it.
+#: Load of the generated jobs; `Trace.with_load` changes it.
 _LOAD = 0.7
-#: Upper ends of the ranges of sizes, and the share of jobs of each but the first.
+#: Upper ends of the ranges of sizes above 1, and the share of jobs in each of these.
 _JANN_RANGES = (2, 4, 8, 16, 32, 64, 128, 256, 320)
 _JANN_SHARES = (0.09, 0.13, 0.12, 0.12, 0.075, 0.035, 0.016, 0.005, 0.001)
 _JANN_STAGES = (0.6, 1500.0, 33_000.0)
@@ -138,7 +138,7 @@ def jann_calibrated(count: int, processors: int, rng: np.random.Generator) -> Jo
     shares = np.array((JANN_SERIAL, *_JANN_SHARES)) * (lows <= processors)
     shares /= shares.sum()
     place = rng.choice(len(lows), count, p=shares)
-    # Many sizes are the upper end of their range, a power of two: as many as the mean asks for.
+    # The share of sizes that are the upper end of their range, a power of two, is chosen to meet the mean.
     middle, upper = shares @ ((lows + highs) / 2), shares @ highs
     upper_share = np.clip((JANN_MEAN_WIDTH - middle) / max(upper - middle, 1e-300), 0.0, 1.0)
     anywhere = rng.integers(lows[place], highs[place] + 1)
@@ -151,7 +151,7 @@ def jann_calibrated(count: int, processors: int, rng: np.random.Generator) -> Jo
 
 
 def _feitelson_shares(sizes: Ints) -> Floats:
-    """Return the probability of each size: the serial share, and a falling power that meets the mean."""
+    """Return the probability of each size: the serial share, and a falling power of the size that meets the mean."""
     whole = np.where((sizes & (sizes - 1)) == 0, _POWER_OF_TWO, 1.0)
 
     def shares(power: float) -> Floats:
@@ -169,7 +169,7 @@ def _feitelson_shares(sizes: Ints) -> Floats:
 
 
 def _feitelson_unit_s(share: Floats) -> float:
-    """Return the mean of the short stage with which the mean run time is the paper's, the limit counted in."""
+    """Return the mean of the short stage, in seconds, that gives the paper's mean run time despite the limit."""
     sizes = np.arange(1, len(share) + 1)
     short = float(share @ (0.95 - 0.2 * sizes / len(share)))
 
@@ -190,12 +190,12 @@ def _jann_factor() -> float:
 
 
 def _cut_mean(mean_s: float) -> float:
-    """Return the mean of an exponential time that is cut at the limit."""
+    """Return the mean of an exponential time that is truncated to at most `LONGEST_S`."""
     return mean_s * -float(np.expm1(-LONGEST_S / mean_s))
 
 
 def _spread(gaps: Floats, width: Ints, run_s: Floats, processors: int) -> Floats:
-    """Return whole seconds of submission, with the model's load."""
+    """Return submission times in whole seconds, with gaps scaled to the model's load."""
     if len(gaps) < 2:
         return np.zeros(len(gaps))
     span_s = float((width * run_s).sum()) / (processors * _LOAD)

@@ -1,7 +1,7 @@
 """Gangs on simulated hosts: the agent's state machine of each host, and all guests of the pool in simulated time.
 
-Guests progress as in the fast simulator.  The processes of a gang wait for each other, so that its slowest one decides
-(two-tier paper, section 3.2), on whichever hosts they are.  Everything of one instant happens before rates change.
+Guests progress as in the fast simulator.  The processes of a gang wait for each other, so that the slowest one
+determines its rate (two-tier paper, section 3.2), across hosts.  Rates change after all events of one instant.
 """
 
 import itertools
@@ -22,10 +22,10 @@ from fpga_pool.model.objects.gangs import processor_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestTimes:
-    """Durations of actions on guests, in seconds: a migration is a save here and a resumption there."""
+    """Durations of actions on guests, in seconds; a migration is a save, and a resumption on the other host."""
 
     save_s: float = 0.0
-    #: From the launch of a guest that goes on from a saved memory until it goes on; it has its place meanwhile.
+    #: From the launch of a guest with a saved memory until it runs; it occupies its place meanwhile.
     resume_s: float = 20.0
 
 
@@ -37,14 +37,14 @@ class _Guest:
     tier: Tier
     phase: Phase = Phase.RUNNING
     reason: str = ""
-    #: When it is saved, and from when on it runs.
+    #: When its save ends, and when it begins to run.
     saved_at: float = math.inf
     runs_from: float = 0.0
 
 
 @dataclass(slots=True)
 class _Progress:
-    """One attempt of a gang: what it had done at a moment, in seconds on dedicated processors, and its rate since."""
+    """One attempt of a gang: the work done until `since_s`, in seconds on dedicated processors, and its rate since."""
 
     done_s: float
     since_s: float
@@ -63,29 +63,29 @@ class _Progress:
 
 
 class Guests:
-    """Every guest of the pool.  `now_s` is the simulator's: `pass_to` lets time pass, at most to `next_s`."""
+    """All guests of the pool.  `now_s` is the simulated time, which `pass_to` advances, at most to `next_s`."""
 
     def __init__(
         self,
         times: GuestTimes | None = None,
         shares: Callable[[str, int], tuple[float, float]] | None = None,
     ) -> None:
-        """`shares` gives what a gang loses and uses, by its name and width; None = drawn by the paper's rules."""
+        """`shares(gang, width)` returns a gang's loss and its used part of idle cycles; None = by the paper's rules."""
         self.times = times or GuestTimes()
         self._params = ProgressParams()
         self._shares = shares or (lambda gang, width: shares_of(gang, width, self._params))
         self.now_s = 0.0
         self._guests: dict[Key, _Guest] = {}
         self._progress: dict[tuple[str, int], _Progress] = {}
-        #: Saved memories, which all hosts find.
+        #: Saved memories, which all hosts can read.
         self.memories: set[str] = set()
-        #: Guests may have other rates than they are noted with.
+        #: Whether rates have to be recomputed.
         self._unsettled = False
 
     # Time -------------------------------------------------------------------------------------------------------
 
     def next_s(self) -> float:
-        """Return when something happens by itself: a gang is done, or a guest is saved or goes on; inf = never."""
+        """Return the time of the next event: a gang ends, a guest is saved or begins to run; inf if there is none."""
         self.settle()
         moments = [progress.ends_at for progress in self._progress.values()]
         for guest in self._guests.values():
@@ -96,7 +96,7 @@ class Guests:
         return min(moments, default=math.inf)
 
     def pass_to(self, now_s: float) -> None:
-        """Let time pass, and let happen what happens now."""
+        """Advance the time to `now_s`, and process the events of that instant."""
         self.settle()
         self.now_s = now_s
         for progress in self._progress.values():
@@ -111,7 +111,7 @@ class Guests:
                 self._unsettled = True
 
     def settle(self) -> None:
-        """Give all gangs the rates that they have from now on."""
+        """Recompute the rates of all gangs, if necessary."""
         if not self._unsettled:
             return
         self._unsettled = False
@@ -145,7 +145,7 @@ class Guests:
                 slowest = min(slowest, behind_rate(spec.cpu_usage, usage, used, self._params.usage_threshold))
         return slowest
 
-    # What hosts do, all of it now -------------------------------------------------------------------------------
+    # Actions of hosts, which take effect now --------------------------------------------------------------------
 
     def observe(self, host: str) -> dict[Key, Running]:
         """Return the guests of a host."""
@@ -166,7 +166,7 @@ class Guests:
         )
 
     def launch(self, host: str, spec: ProcessSpec, processor: int, tier: Tier) -> None:
-        """Launch a guest; Conflict where its place is taken, NotFound where its saved memory is not there."""
+        """Launch a guest; raises Conflict if its place is taken, NotFound if its saved memory does not exist."""
         if spec.key in self._guests:
             return
         for key, other in self._guests.items():
@@ -183,11 +183,11 @@ class Guests:
         self._unsettled = True
 
     def set_tier(self, key: Key, tier: Tier) -> None:
-        """Put a guest into another tier of its processor."""
+        """Move a guest to another tier of its processor."""
         self._change([key], tier=tier)
 
     def save(self, key: Key) -> bool:
-        """Begin to stop a guest so that it can go on elsewhere; return whether it is saved by that."""
+        """Begin to save a guest so that it can be resumed elsewhere; return whether it has been saved at once."""
         if self._guests[key].phase is not Phase.RUNNING:
             return False
         progress = self._progress[key.gang, key.attempt]
@@ -201,12 +201,12 @@ class Guests:
         return True
 
     def end(self, key: Key) -> None:
-        """Stop a guest, whatever it does; nothing is left of it."""
+        """Stop a guest in any phase, and remove its saved memory."""
         self.memories.discard(str(key))
         self.leave(key)
 
     def leave(self, key: Key) -> None:
-        """Forget a guest; its memory stays if it is saved."""
+        """Remove a guest; its saved memory stays."""
         if self._guests.pop(key, None) is None:
             return
         attempt = key.gang, key.attempt
@@ -216,18 +216,18 @@ class Guests:
         self._unsettled = True
 
     def discard(self, saved: str) -> None:
-        """Remove a saved memory; nothing where there is none."""
+        """Remove a saved memory, if it exists."""
         self.memories.discard(saved)
 
-    # What goes wrong --------------------------------------------------------------------------------------------
+    # Failures ---------------------------------------------------------------------------------------------------
 
     def fail(self, key: Key, reason: str) -> None:
-        """Let a guest die."""
+        """Make a guest fail."""
         self._progress[key.gang, key.attempt].note(self.now_s)
         self._change([key], phase=Phase.FAILED, reason=reason)
 
     def power_off(self, host: str) -> None:
-        """Let all guests of a host be gone."""
+        """Remove all guests of a host."""
         for key in [key for key, guest in self._guests.items() if guest.host == host]:
             self.end(key)
 
@@ -240,7 +240,7 @@ class Guests:
 class GangHost:
     """The processes of gangs on one host of a simulated pool.
 
-    `execute` takes commands, `work` does what there is to do at this instant, and `reports` waits until it is `taken`.
+    `execute` executes commands, `work` does all pending work, and `reports` are kept until `taken` removes them.
     """
 
     def __init__(self, name: str, processors: Iterable[int], guests: Guests) -> None:
@@ -248,12 +248,12 @@ class GangHost:
         self._guests = guests
         self._offered = {processor_name(name, number): number for number in processors}
         self._state = ProcessesState(processors=self._offered)
-        # What the journal of an agent holds.
+        # The content of an agent's journal.
         self._kept: dict[Key, HeldProcess] = {}
         self._executed: set[str] = set()
         self._fences: dict[str, tuple[int, int]] = {}
         self._numbers = itertools.count(1)
-        #: What is to be reported, each with its number, oldest first.
+        #: Numbered reports that are not yet delivered, oldest first.
         self.reports: list[tuple[int, GangReport]] = []
 
     def takes(self, processor: str) -> bool:
@@ -261,7 +261,7 @@ class GangHost:
         return self._state.takes(processor)
 
     def execute(self, command: Command) -> Outcome:
-        """Execute a command, once; a repeat is answered, a late one is refused."""
+        """Execute a command once; a repeated command is only answered, a stale one is refused."""
         fence = self._fences.get(command.slot, (0, 0))
         instructions = self._handle(messages.CommandReceived(command, command.id in self._executed, fence))
         (outcome,) = [instruction.outcome for instruction in instructions if isinstance(instruction, messages.Answer)]
@@ -269,25 +269,25 @@ class GangHost:
         return outcome
 
     def work(self) -> None:
-        """Do all that there is to do at this instant."""
+        """Do all work that is pending now."""
         while self._after(messages.GuestsSeen(self._guests.observe(self.name))):
             pass
 
     def restart(self) -> None:
-        """Begin as an agent does that was killed, with what its journal holds and the guests that have lived on."""
+        """Restart as a killed agent does, with the content of its journal and the guests that have survived."""
         restored = messages.ProcessesRestored(tuple(self._kept.values()))
         self._state, _ = handle(ProcessesState(processors=self._offered), restored, self._guests.now_s)
 
     def taken(self, up_to: int) -> None:
-        """Forget the reports up to this number: the pool has them."""
+        """Remove the reports up to this number, which the pool has received."""
         self.reports = [(number, report) for number, report in self.reports if number > up_to]
 
     def observed_processors(self) -> tuple[ObservedProcessor, ...]:
-        """Return what this host gives to gangs, for a heartbeat."""
+        """Return the processors of this host for gangs, for a heartbeat."""
         return self._state.observed_processors(self._fences)
 
     def observed(self) -> tuple[ObservedProcess, ...]:
-        """Return all processes held as they are now, for a heartbeat."""
+        """Return the current state of all processes on this host, for a heartbeat."""
         self._guests.settle()
         self.work()
         return self._state.observed()
@@ -313,7 +313,7 @@ class GangHost:
         self.reports += zip(self._numbers, record.reports, strict=False)
 
     def _carry_out(self, instructions: Sequence[messages.ProcessesInstruction]) -> bool:
-        """Do with guests what is to be done; return whether something has changed."""
+        """Carry out instructions on guests; return whether anything has changed."""
         changed = any(isinstance(instruction, messages.Record | messages.MoveGuest) for instruction in instructions)
         for instruction in instructions:
             match instruction:

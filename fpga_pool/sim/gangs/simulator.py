@@ -1,7 +1,7 @@
-"""Runs a gang policy over a trace: the tiers and the policy are those of the live scheduler.
+"""Simulates a gang policy on a trace, with the tiers and the policy of the live scheduler.
 
-What is modelled around them is the progress of both tiers (fluid: rates change only when neighbours do), and the time
-that a migration takes.  All that happens at one instant has happened before the policy is asked.
+Only the progress of both tiers (fluid: rates change only when neighbours do) and the duration of migrations are
+modelled.  All events of one instant are processed before the policy decides.
 """
 
 import heapq
@@ -30,7 +30,7 @@ from fpga_pool.sim.gangs.trace import (
     timeline,
 )
 
-#: The rate of a gang that has just been placed: unlike any.
+#: The rate of a gang that has just been placed; it differs from all actual rates.
 _UNKNOWN = -1.0
 _FROM_THE_QUEUE = (How.START, How.START_BEHIND, How.TRY)
 
@@ -49,10 +49,10 @@ def simulate(
     outlooks: bool = False,
     faults: Sequence[Fault] = (),
 ) -> Outcome:
-    """Return what a policy makes of a trace; with `outlooks` the sink receives the outlook of waiting gangs.
+    """Simulate a policy on a trace; with `outlooks` the sink receives the outlook of waiting gangs.
 
-    FpgaPoolError if a gang is never served, such as one wider than what
-    a permanent outage leaves.
+    Raises FpgaPoolError if a gang is never served, for example because it is wider than the processors that a
+    permanent outage leaves.
     """
     view = Tiers(
         processors,
@@ -77,7 +77,7 @@ def simulate(
 
 
 class _Shell:
-    """Keeps the clock and does what the policy says."""
+    """Keeps the clock, and carries out the decisions of the policy."""
 
     def __init__(
         self,
@@ -110,25 +110,25 @@ class _Shell:
         self.events = 0
         self.busy_s = {BEHIND: 0.0, IN_FRONT: 0.0}
         self._now_s = 0.0
-        #: (time, gang, version): the gang is done, or has been moved; void if the gang's version is another by then.
+        #: (time, gang, version): the end of a gang or of its migration; void if the gang's version has changed by then.
         self._agenda: list[tuple[float, int, int]] = []
         self._version = [0] * count
-        #: By gang that runs: rate, and since when.
+        #: By gang: its rate if it runs, and the time of the last change of the rate.
         self._rate, self._since_s = [0.0] * count, [0.0] * count
-        #: Gangs that are on their way to other processors.
+        #: Gangs that are migrating.
         self._moving: set[int] = set()
-        #: When trials end, of which gangs: all are of one length.
+        #: (end, gang) of each trial, in order of time, as all trials have the same length.
         self._trials: deque[tuple[float, int]] = deque()
-        #: When the latest trial of each gang ends: it may have been tried before, and have lost its processors.
+        #: End of the latest trial of each gang; an earlier trial may have ended when the gang lost its processors.
         self._trial_ends_s: dict[int, float] = {}
-        #: What goes wrong, in this order: (when, what); and gangs that wait for processors to come back.
+        #: (time, fault) in order of time; and gangs that wait for processors to return.
         self._faults = deque(timeline(faults))
         self._left_out: set[int] = set()
-        #: Gangs whose rate may have changed at this instant.
+        #: Gangs whose rate may change at this instant.
         self._touched: set[int] = set()
 
     def run(self) -> None:
-        """Let time pass until every gang has done its work."""
+        """Run until every gang has ended; raises FpgaPoolError if gangs are never served."""
         submit_s, agenda, view, trials, faults = self._submit_s, self._agenda, self._view, self._trials, self._faults
         arriving, count = 0, len(submit_s)
         while arriving < count or agenda or faults:
@@ -164,7 +164,7 @@ class _Shell:
             raise FpgaPoolError(f"policy {self._policy.name!r}: {waiting} gangs are never served")
 
     def _strike(self, fault: Fault | OutageEnd) -> None:
-        """Let something go wrong, or an outage end."""
+        """Apply a fault, or the end of an outage."""
         view = self._view
         match fault:
             case Outage(processors=processors):
@@ -190,7 +190,7 @@ class _Shell:
                 self._cancel(gang)
 
     def _leave_out(self) -> None:
-        """Leave gangs out of the queue for which too few processors are in service, so that they delay no others."""
+        """Remove gangs from the queue for which too few processors are in service, so that they delay no others."""
         view = self._view
         for gang in view.queue.present():
             if view.width[gang] > view.in_service and view.tier[gang] == QUEUED:
@@ -198,7 +198,7 @@ class _Shell:
                 self._left_out.add(gang)
 
     def _displace(self, gang: int) -> None:
-        """Take a gang off its processors; it begins again."""
+        """Remove a gang from its processors; it starts over."""
         self._stop(gang)
         self._view.displace(gang)
 
@@ -214,7 +214,7 @@ class _Shell:
         self.finish_s[gang] = self._now_s
 
     def _stop(self, gang: int) -> None:
-        """Account for a gang that is about to leave its processors undone."""
+        """Account for a gang that is about to leave its processors before its work is done."""
         self._note(gang)
         self._touch_neighbours(gang)
         if self._truth is not None:
@@ -224,7 +224,7 @@ class _Shell:
         self._rate[gang] = 0.0
 
     def _end_trials(self) -> bool:
-        """End the trials that have lasted as long as trials do; return whether any has."""
+        """End the trials whose time is over; return whether there was any."""
         ended = False
         while self._trials and self._trials[0][0] <= self._now_s:
             end_s, gang = self._trials.popleft()
@@ -250,20 +250,20 @@ class _Shell:
         touched.clear()
 
     def _correct(self) -> None:
-        """Expect those of the background to run longer that have outrun what was expected of them."""
+        """Increase the predictions of gangs in the background that have run longer than predicted."""
         view, now_s = self._view, self._now_s
         for gang in view.queue.present():
             if view.tier[gang] == BEHIND:
                 view.correct(gang, view.done_s[gang] + max(0.0, now_s - self._since_s[gang]) * self._rate[gang])
 
     def _report_outlook(self, arrived: range) -> None:
-        """Report the outlook of new arrivals that are not in the foreground."""
+        """Report the outlook of newly arrived gangs that are not in the foreground."""
         for expected in outlook(self._view, self._now_s):
             if expected.gang in arrived:
                 self._sink.waits(expected.gang, expected.begin_s, expected.why.value)
 
     def _happens(self, gang: int) -> None:
-        """Let a gang be done, or arrive where it has moved."""
+        """End a gang, or its migration."""
         self._note(gang)
         self._touched.add(gang)
         if gang in self._moving:
@@ -279,7 +279,7 @@ class _Shell:
         self._sink.finished(gang, self.start_s[gang], now_s, migrations, kills, swaps)
 
     def _do(self, move: Move) -> None:
-        """Apply a move to the tiers, and keep what it means for progress."""
+        """Apply a move to the tiers, and account for its effects on progress."""
         gang, how, _ = move
         view, now_s = self._view, self._now_s
         if how in _FROM_THE_QUEUE:
@@ -315,7 +315,7 @@ class _Shell:
         self._touch_neighbours(gang)
 
     def _touch_neighbours(self, gang: int) -> None:
-        """Have the rates of those looked at who share processors with a gang."""
+        """Mark the gangs that share processors with a gang, as their rates may change."""
         view = self._view
         if view.tier[gang] == BEHIND:
             self._touched.update(view.front[view.placed[gang]].tolist())
@@ -323,7 +323,7 @@ class _Shell:
             self._touched.update(view.behind[view.placed[gang]].tolist())
 
     def _refresh(self, gang: int) -> None:
-        """Set the rate of a gang that runs, and when it is done, if that has changed."""
+        """Update the rate and the end of a running gang, if the rate has changed."""
         view = self._view
         if gang in self._moving:
             if self._rate[gang] == _UNKNOWN:
@@ -344,7 +344,7 @@ class _Shell:
         heapq.heappush(self._agenda, (time_s, gang, self._version[gang]))
 
     def _note(self, gang: int) -> None:
-        """Account for what a gang has done since its rate last changed."""
+        """Account for the work of a gang since its rate last changed."""
         now_s, since_s, speed, view = self._now_s, self._since_s[gang], self._rate[gang], self._view
         if now_s <= since_s:
             return

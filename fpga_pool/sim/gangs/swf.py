@@ -32,7 +32,7 @@ class Swf:
 
     #: (J, 18) in the order of the file.
     table: Floats
-    #: Header fields as they are there, in order; a field may be there more than once, as Note often is.
+    #: Unchanged header fields, in order; a field may occur several times, as Note often does.
     header: Sequence[tuple[str, str]] = field(default=())
 
     def __post_init__(self) -> None:
@@ -42,14 +42,14 @@ class Swf:
             raise ValueError(f"table: expected shape (J, {len(FIELDS)}), found {table.shape}")
 
     def column(self, name: str) -> Floats:
-        """Return a field of all lines."""
+        """Return one field of all lines, shape (J,)."""
         return self.table[:, FIELDS.index(name)]
 
 
 def read_swf(path: str | Path) -> Swf:
-    """Return what is in the file, compressed by gzip or not; InvalidInput names the line that is wrong.
+    """Return the content of a file, compressed by gzip or not; raises InvalidInput, which names the line of an error.
 
-    No more of the text is in memory at a time than a block of lines.
+    Only one block of lines is in memory as text at a time.
     """
     header: list[tuple[str, str]] = []
     blocks = [np.empty((0, len(FIELDS)))]
@@ -66,7 +66,7 @@ def read_swf(path: str | Path) -> Swf:
 
 
 def write_swf(path: str | Path, swf: Swf) -> None:
-    """Write a file, compressed if its name ends in .gz; the same content gives the same bytes."""
+    """Write a file, compressed if its name ends in .gz; equal content gives equal bytes."""
     with replacing(path) as place, place.open("wb") as raw:
         if str(path).endswith(".gz"):
             with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
@@ -80,13 +80,13 @@ def _opened(path: str | Path) -> Iterator[IO[str]]:
     with Path(path).open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
     opener = gzip.open if packed else open
-    # Some logs of the archive name places in Latin 1, in comments only.
+    # Some logs of the archive have Latin-1 names, but only in comments.
     with opener(path, "rt", encoding="utf-8", errors="surrogateescape") as stream:
         yield stream
 
 
 def _bounded(path: str | Path, stream: IO[str]) -> Iterator[str]:
-    """Yield lines; a file without line ends is refused before it fills the memory."""
+    """Yield the lines; a line that is too long is refused before it fills the memory."""
     for number in itertools.count(1):
         line = stream.readline(_LONGEST_LINE)
         if not line:
@@ -99,7 +99,7 @@ def _bounded(path: str | Path, stream: IO[str]) -> Iterator[str]:
 def _job_lines(
     path: str | Path, lines: Iterator[tuple[int, str]], header: list[tuple[str, str]]
 ) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are jobs, each with its number; put the comments into the header."""
+    """Yield the lines of jobs with their numbers, and add comments to `header`."""
     for number, line in lines:
         text = line.strip()
         if text.startswith(";"):
@@ -109,7 +109,7 @@ def _job_lines(
 
 
 def _note(path: str | Path, number: int, text: str, header: list[tuple[str, str]]) -> None:
-    """Add a comment to the header: a field, or one more line of the field before."""
+    """Add a comment to the header: a field, or another line of the previous field."""
     name, colon, value = text.partition(":")
     if colon and name.isalnum():
         header.append((name, value.strip()))
@@ -128,7 +128,7 @@ def _check_version(path: str | Path, number: int, text: str) -> None:
 
 
 def _numbers(path: str | Path, block: Sequence[tuple[int, str]]) -> Floats:
-    """Return the fields of some lines."""
+    """Return the fields of a block of lines; raises InvalidInput if a line is not valid."""
     try:
         table = np.loadtxt([text for _, text in block], ndmin=2, comments=None)
     except ValueError:
@@ -140,7 +140,7 @@ def _numbers(path: str | Path, block: Sequence[tuple[int, str]]) -> Floats:
 
 
 def _check_line(path: str | Path, number: int, text: str) -> None:
-    """Refuse a line that is not 18 finite numbers."""
+    """Raise InvalidInput if a line does not consist of 18 finite numbers."""
     words = text.split()
     if len(words) != len(FIELDS):
         raise InvalidInput(f"{path}: line {number}: expected {len(FIELDS)} fields, found {len(words)}")
@@ -167,7 +167,7 @@ def _text(value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
 
 
-# ---- Jobs, the output of a model of a workload
+# ---- Jobs, the output of a workload model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -180,7 +180,7 @@ class Jobs:
 
 
 def to_swf(jobs: Jobs, estimate_s: Floats, note: str, processors: int) -> Swf:
-    """Return the jobs as lines, numbered from 1; `note` says where they come from."""
+    """Return the jobs as lines, numbered from 1; `note` is a header comment on their origin."""
     table = np.full((len(jobs.width), len(FIELDS)), -1.0)
     columns = {
         "job": np.arange(1, len(jobs.width) + 1), "submit_s": jobs.submit_s, "run_s": jobs.run_s,

@@ -1,4 +1,4 @@
-"""Input of a simulation of gangs: their trace in columns, their true CPU usage, and faults over time."""
+"""Input and output of a simulation of gangs: columnar traces, true CPU usage, faults, metrics and files."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,22 +17,22 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.files import replacing
 from fpga_pool.sim.gangs.swf import Swf, read_swf
 
-#: A file has its numbers as floating point, in which larger ones are not all whole.
+#: Numbers are read as doubles, which do not represent all larger integers exactly.
 _LARGEST_NUMBER = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trace:
-    """G gangs in order of submission, those of one instant by their numbers."""
+    """G gangs in order of submission; gangs submitted at the same time are in order of their numbers."""
 
     #: (G,) numbers, as in the file.
     job: Ints
     submit_s: Floats
-    #: (G,) what a gang needs on dedicated processors, and what it asks for.
+    #: (G,) run time on dedicated processors, and requested time.
     run_s: Floats
     estimate_s: Floats
     width: Ints
-    #: (G,) who sent it; -1 = unknown.
+    #: (G,) number of its user; -1 = unknown.
     user: Ints
 
     def __post_init__(self) -> None:
@@ -43,13 +43,13 @@ class Trace:
             raise ValueError("estimate_s, run_s: expected run times above 0 and estimates of at least the run time")
 
     def load(self, processors: int) -> float:
-        """Return the work over what the processors could do from the first submission to the last."""
+        """Return the work divided by the capacity of the processors between the first and the last submission."""
         span_s = float(self.submit_s[-1] - self.submit_s[0]) if len(self.job) else 0.0
         work_s = float((self.width * self.run_s).sum())
         return work_s / (processors * span_s) if span_s > 0 else 0.0
 
     def with_load(self, load: float, processors: int) -> "Trace":
-        """Return the trace with all times between submissions multiplied so that the load is this (section 3.3)."""
+        """Return the trace with all times between submissions scaled to this load (section 3.3)."""
         now = self.load(processors)
         if now <= 0:
             raise ValueError("load: all jobs of this trace are submitted at the same time")
@@ -58,7 +58,7 @@ class Trace:
 
 
 def read_trace(path: str | Path, processors: int) -> tuple[Trace, int]:
-    """Return the gangs of a file that these processors can run, and how many were left out."""
+    """Return the gangs of a file that these processors can run, and the number of gangs left out."""
     swf = read_swf(path)
     job = swf.column("job")
     numbers, places = np.unique(job, return_index=True)
@@ -72,9 +72,9 @@ def read_trace(path: str | Path, processors: int) -> tuple[Trace, int]:
 
 
 def trace_of(swf: Swf, processors: int) -> tuple[Trace, int]:
-    """Return the gangs of these lines that these processors can run, and how many were left out.
+    """Return the gangs of these lines that these processors can run, and the number of lines left out.
 
-    Left out are lines without a size, a run time or a time of submission, and gangs that are too wide.
+    Lines without a size, a run time or a time of submission, and gangs that are too wide, are left out.
     """
     got = swf.column("processors")
     width = np.where(got > 0, got, swf.column("requested_processors"))
@@ -101,16 +101,16 @@ def draw(
     per_process: bool = False,
     said: UsageSaid | None = None,
 ) -> tuple[Gangs, Shares]:
-    """Return what a trace does not say, drawn: the same for all policies where the seed is the same.
+    """Draw the properties of gangs that a trace does not contain; they are the same for all policies for equal seeds.
 
-    The truth does not depend on what is said of the usage.
+    The true usage does not depend on `said`, which describes how usage is stated.
     """
     usage = draw_usage(trace.width, params, rng, per_process=per_process)
     shares = draw_shares(trace.width, params, rng)
     if said is None or said == UsageSaid():
         return Gangs(width=trace.width, estimate_s=trace.estimate_s, usage=usage, user=trace.user), shares
     of = np.repeat(np.arange(len(trace.width)), trace.width) if per_process else np.arange(len(trace.width))
-    # Which process of a gang is the busiest is not known either: they are in the order of what is said.
+    # The busiest process of a gang is not known either, so processes are in the order of their stated usage.
     usage = usage[np.lexsort((rng.random(len(of)), of))]
     known = say_usage(usage, trace.width, said, params, rng)
     order = np.lexsort((-known, of))
@@ -122,7 +122,7 @@ def draw(
 
 
 class TrueUsage:
-    """True usage of processes where it differs from that stated for their gangs."""
+    """True usage of processes, if it differs from the usage stated for their gangs."""
 
     def __init__(self, view: Tiers, usage: Floats) -> None:
         self._view = view
@@ -131,11 +131,11 @@ class TrueUsage:
         self.usage = Usage(np.zeros(view.processors), np.zeros(view.processors))
 
     def enter(self, gang: int) -> None:
-        """Note a gang that has got to where it runs."""
+        """Add the usage of a gang that has been placed on its processors."""
         self._tier(gang)[self._view.placed[gang]] = self._of[gang]
 
     def leave(self, gang: int) -> None:
-        """Note a gang that is about to leave where it runs, if it does."""
+        """Remove the usage of a gang that is about to leave its processors, if it has any."""
         self._tier(gang)[self._view.placed[gang]] = 0.0
 
     def _tier(self, gang: int) -> Floats:
@@ -147,7 +147,7 @@ class TrueUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """Some processors are away from a moment to another one; gangs that have any of them begin again elsewhere."""
+    """Some processors are not available for an interval; gangs on any of them start over elsewhere."""
 
     begin_s: float
     end_s: float
@@ -156,7 +156,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A process of a gang fails, if the gang runs; the gang begins again."""
+    """A process of a gang fails, if the gang runs; the gang starts over."""
 
     at_s: float
     gang: int
@@ -164,7 +164,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancellation:
-    """The tenant cancels a gang, if it is there."""
+    """The tenant cancels a gang, if it has arrived and not ended."""
 
     at_s: float
     gang: int
@@ -174,13 +174,13 @@ Fault = Outage | Failure | Cancellation
 
 
 class OutageEnd(NamedTuple):
-    """The processors of an outage are back."""
+    """The processors of an outage are available again."""
 
     processors: Sequence[int]
 
 
 def timeline(faults: Sequence[Fault]) -> list[tuple[float, Fault | OutageEnd]]:
-    """Return what happens when, in order of time."""
+    """Return the faults and the ends of outages with their times, in order of time."""
     events: list[tuple[float, Fault | OutageEnd]] = []
     for fault in faults:
         if isinstance(fault, Outage):
@@ -194,23 +194,23 @@ def timeline(faults: Sequence[Fault]) -> list[tuple[float, Fault | OutageEnd]]:
 
 
 class Sink:
-    """Receiver of the outcome during the simulation; this one keeps nothing."""
+    """Receiver of the outcome during the simulation; this base class ignores everything."""
 
     def stretch(self, gang: int, begin_s: float, end_s: float, tier: str, processors: Ints, rate: float) -> None:
-        """Take a stretch of constant rate; a `kill` is one without length."""
+        """Receive a stretch, an interval of constant rate; a `kill` has no length."""
 
     def finished(self, gang: int, start_s: float, finish_s: float, migrations: int, kills: int, swaps: int) -> None:
-        """Take a gang that has done its work."""
+        """Receive a gang that has done its work."""
 
     def waits(self, gang: int, begin_s: float, why: str) -> None:
-        """Take when a gang that has just come, and does not get to the foreground, is expected to, and why it waits."""
+        """Receive why a newly arrived gang waits, and when it is expected to get to the foreground."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
     """The outcome of a trace."""
 
-    #: (G,) when each gang first ran, below 0 = never, and when it was done, or was cancelled.
+    #: (G,) when each gang first ran (below 0 = never), and when it was done or cancelled.
     start_s: Floats
     finish_s: Floats
     migrations: int
@@ -225,10 +225,10 @@ class Outcome:
 
 # ---- Metrics
 
-#: Run times below this count as this in the bounded slowdown.
+#: Shorter run times are replaced by this in the bounded slowdown.
 TAU_S = 10.0
 _BATCHES = 20
-#: Share of the gangs at either end that are no part of the batch means: the machine fills, and empties.
+#: Share of the gangs at either end that is excluded from batch means, as the machine fills or empties.
 _ENDS = 0.1
 
 
@@ -246,12 +246,12 @@ def response_s(trace: Trace, outcome: Outcome) -> Floats:
 
 
 def bounded_slowdown(trace: Trace, outcome: Outcome) -> Floats:
-    """Return how much longer each gang took than alone; of those shorter than tau, than tau."""
+    """Return the ratio of response time to run time of each gang; run times shorter than `TAU_S` count as that."""
     return np.maximum(1.0, response_s(trace, outcome) / np.maximum(TAU_S, trace.run_s))
 
 
 def batch_means(values: Floats) -> Interval:
-    """Return the mean of what is in order of submission, without the ends; not a number where there is too little."""
+    """Return the mean of values in order of submission, without both ends; NaN where there are too few values."""
     ends = int(len(values) * _ENDS)
     middle = values[ends : len(values) - ends]
     if len(middle) < 2 * _BATCHES:
@@ -261,7 +261,7 @@ def batch_means(values: Floats) -> Interval:
 
 
 def utilisation(processors: int, trace: Trace, outcome: Outcome) -> tuple[float, float]:
-    """Return the share of time, from first submission to last end, in which processors have a process in each tier."""
+    """Return the share of processor time, from first submission to last end, with a process in each tier."""
     if not len(trace.job):
         return 0.0, 0.0
     span_s = processors * (float(outcome.finish_s.max()) - float(trace.submit_s[0]))
@@ -275,7 +275,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class Files(Sink):
-    """Writes a row for each gang that is done, and for each stretch and each gang that waits where they are wanted."""
+    """Writes a row for each gang that is done and, optionally, for each stretch and each waiting gang."""
 
     def __init__(
         self, trace: Trace, jobs: IO[str], stretches: IO[str] | None = None, waiting: IO[str] | None = None
@@ -309,7 +309,7 @@ class Files(Sink):
 def writing(
     trace: Trace, jobs: str | Path, stretches: str | Path | None, waiting: str | Path | None = None
 ) -> Iterator[Files]:
-    """Give what writes the files; they are there, whole, when all has gone well."""
+    """Yield the sink that writes the files, which replace existing ones at the end, if no error is raised."""
     with ExitStack() as stack:
 
         def opened(path: str | Path) -> IO[str]:

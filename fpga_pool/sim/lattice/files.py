@@ -1,4 +1,4 @@
-"""Problem, outage and schedule files of tasks (JSON; doc/formats), with their schema."""
+"""Problem, outage and schedule files of tasks (JSON; doc/formats), with their schemas."""
 
 import json
 from collections import Counter
@@ -21,9 +21,9 @@ from fpga_pool.sim.lattice.simulator import Outage
 
 FORMAT_VERSION = 1
 
-#: Doubles count FPGAs exactly up to here.
+#: Largest number of FPGAs; up to it doubles represent integers exactly.
 _MOST = 2**53
-#: Sums of times stay finite.
+#: Limit of times, so that their sums stay finite.
 _LONGEST_S = 1e300
 
 _COUNT = {"type": "integer", "minimum": 1, "maximum": _MOST, "description": "a whole number, 1 or more"}
@@ -92,7 +92,7 @@ _OUTAGES = {
 
 
 def check_structure(path: str | Path, content: Any) -> None:
-    """Raise InvalidInput that names the first place that is wrong, and what would be right."""
+    """Raise InvalidInput, which names the place of the first error and the expected value, for an invalid problem."""
     version = content.get("format_version", 1) if isinstance(content, dict) else 1
     if type(version) is int and version > FORMAT_VERSION:
         raise InvalidInput(
@@ -106,12 +106,12 @@ def check_structure(path: str | Path, content: Any) -> None:
 
 
 def check_outages(path: str | Path, content: Any) -> None:
-    """Raise InvalidInput that names the first place of a file of outages that is wrong, and what would be right."""
+    """Raise InvalidInput, which names the place of the first error and the expected value, for invalid outages."""
     _check(path, "", content, Draft202012Validator(_OUTAGES))
 
 
 def _plain(task: Any) -> bool:
-    """Accept valid tasks of the common form quickly: the schema takes 50 times as long."""
+    """Return whether a task is valid and of the common form; the schema takes 50 times as long to check it."""
     return (
         type(task) is dict
         and task.keys() <= {"id", "workload", "seconds", "fpgas", "links"}
@@ -151,14 +151,14 @@ class TaskFile:
     """A problem, and the names of its parts in the file."""
 
     problem: TaskProblem
-    #: (T,) names of the tasks and of the workloads that they belong to.
+    #: Names of the tasks, and of the workload of each task, T each.
     ids: tuple[str, ...]
     workloads: tuple[str, ...]
     functions: tuple[str, ...] = ()
 
 
 def read_problem(path: str | Path) -> TaskFile:
-    """Return the problem in the file, or raise InvalidInput that names the file, the place and what would be right."""
+    """Return the problem in the file; raises InvalidInput, which names the file, the place and the expected value."""
     content = _json(path)
     check_structure(path, content)
     tasks: list[dict[str, Any]] = content["tasks"]
@@ -188,7 +188,7 @@ def read_problem(path: str | Path) -> TaskFile:
 
 
 def read_outages(path: str | Path, problem: TaskProblem) -> tuple[Outage, ...]:
-    """Return the outages in the file, or raise InvalidInput that names the file, the place and what would be right."""
+    """Return the outages in the file; raises InvalidInput, which names the file, the place and the expected value."""
     content = _json(path)
     check_outages(path, content)
     outages = tuple(Outage(**{name: row[name] for name in Outage.__slots__}) for row in content)
@@ -201,7 +201,7 @@ def read_outages(path: str | Path, problem: TaskProblem) -> tuple[Outage, ...]:
 
 
 def write_problem(path: str | Path, file: TaskFile) -> None:
-    """Write a problem; of optional parts those that say something."""
+    """Write a problem; optional fields only if they differ from their defaults."""
     problem = file.problem
     enclosures = [
         {"fpgas": fpgas, "links": Topology(links).name.lower()}
@@ -217,7 +217,7 @@ def write_problem(path: str | Path, file: TaskFile) -> None:
 
 
 def write_schedule(path: str | Path, ids: Sequence[str], schedule: TaskSchedule) -> None:
-    """Write where and when each task runs, in order of submission."""
+    """Write the FPGAs and times of each task, in order of submission."""
     begin = schedule.member_begin.tolist()
     members = schedule.members.tolist()
     columns = zip(
@@ -235,7 +235,7 @@ def write_schedule(path: str | Path, ids: Sequence[str], schedule: TaskSchedule)
 
 
 def _separated(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
-    """Yield JSON, a row on each line."""
+    """Yield JSON text of the rows, one row per line."""
     for i, row in enumerate(rows):
         yield f"{',' if i else ''}\n{json.dumps(row)}"
 
@@ -270,7 +270,7 @@ def _json(path: str | Path) -> Any:
 
 
 def _shapes(task: dict[str, Any]) -> list[tuple[int, float]]:
-    """Return the task's own shape, then those that differ from it in FPGAs; of two that do not the last counts."""
+    """Return the task's own shape, then its others; of others with equal FPGAs the last one counts."""
     others = {int(fpgas): float(seconds) for fpgas, seconds in task.get("shapes", ())}
     own = int(task["fpgas"])
     others.pop(own, None)
@@ -285,7 +285,7 @@ def _refuse_repeated(path: str | Path, ids: Sequence[str]) -> None:
 
 
 def _asked(problem: TaskProblem, task: int) -> str:
-    """Return in words what a task asks for."""
+    """Return the request of a task as text for a message."""
     fpgas = problem.shape_fpgas[problem.shape_begin[task] : problem.shape_begin[task + 1]].tolist()
     linked = {Links.ANY: "in one enclosure", Links.LINE: "in a line", Links.RING: "in a ring"}
     return f"requests {' or '.join(map(str, sorted(fpgas)))} FPGAs {linked[Links(problem.links[task])]}"

@@ -1,7 +1,7 @@
-"""Simulation of tasks that arrive over time on FPGAs that fail and return; planned again at every event.
+"""Simulation of tasks that arrive over time on FPGAs that fail and return; the plan is renewed at every event.
 
-The policy is asked for a schedule of the waiting tasks on the FPGAs that are there; only what begins at once of that
-schedule is carried out.  So the policy never knows of future arrivals, outages or returns.
+The policy returns a schedule of the waiting tasks on the available FPGAs, and only the tasks that begin at once in that
+schedule are started.  So the policy never knows future arrivals, outages or returns.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from fpga_pool.sim.engine import Engine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """One FPGA (its number within the enclosure) is not there from one time until another."""
+    """An interval in which one FPGA (its number within the enclosure) is not available."""
 
     enclosure: int
     fpga: int
@@ -27,7 +27,7 @@ class Outage:
     until_s: float
 
     def check(self, problem: TaskProblem) -> None:
-        """Raise a ValueError where the problem has no such FPGA, or the outage does not end after it begins."""
+        """Raise ValueError if the problem has no such FPGA, or if the outage does not end after its beginning."""
         if not 0 <= self.enclosure < len(problem.enclosure_fpgas):
             raise ValueError(
                 f"outage: enclosure {self.enclosure} is out of range, expected 0..{len(problem.enclosure_fpgas) - 1}"
@@ -43,18 +43,18 @@ class Outage:
 class Outcome:
     """The outcome of a simulation."""
 
-    #: When and where each task ran in the end.
+    #: Time and place of the completed run of each task.
     begin_s: Floats
     end_s: Floats
     enclosure: Ints
     shape: Ints
     members: tuple[Ints, ...]
-    #: Runs that an FPGA failed under; each began again.
+    #: Runs that were lost to a failed FPGA; each was repeated.
     lost_runs: int
     plans: int
 
     def schedule(self, bound_paper_s: float, bound_tight_s: float) -> TaskSchedule:
-        """Return it as a schedule."""
+        """Return the outcome as a schedule, with these bounds."""
         return TaskSchedule(
             enclosure=self.enclosure,
             shape=self.shape,
@@ -75,11 +75,11 @@ def simulate(
     patience_s: float = np.inf,
     seed: int = 0,
 ) -> Outcome:
-    """Run the tasks as they arrive, with FPGAs that are away for a while; `policy` plans what waits.
+    """Run the tasks as they arrive, with outages of FPGAs; `policy` plans the waiting tasks.
 
-    A task that has waited longer than `patience_s` gets a reservation: the FPGAs where it can begin first are kept for
-    it, in order of arrival, whatever the policy would do with them.  So no task starves, however wide; inf = no
-    reservations. ValueError for an outage of an FPGA that is not there, or that does not end after it begins.
+    A task that has waited longer than `patience_s` gets a reservation, in order of arrival: the FPGAs where it can
+    begin first are kept for it and not offered to the policy.  So no task starves, however wide; inf = no
+    reservations. Raises ValueError for an outage of an unknown FPGA, or one that does not end after its beginning.
     """
     for outage in outages:
         outage.check(problem)
@@ -106,7 +106,7 @@ class _Run:
         self.engine = Engine()
         self.base = first_fpgas(problem)
         self.free_s = np.zeros(problem.fpgas)
-        #: Outages under way of each FPGA: they may overlap.
+        #: Number of current outages of each FPGA; outages may overlap.
         self.down = np.zeros(problem.fpgas, np.int64)
         self.loaded = problem.loaded.copy()
         self.waiting: list[int] = []
@@ -120,14 +120,14 @@ class _Run:
         self._members: list[Ints] = [np.zeros(0, np.int64)] * problem.tasks
 
     def arrive(self, task: int) -> None:
-        """Have a task wait; one whose patience ends is looked at again."""
+        """Add a task to the waiting ones, and plan again at the end of its patience."""
         self.waiting.append(task)
         self.plan_soon()
         if self.patience_s < np.inf:
             self.engine.after(self.patience_s, self.plan_soon)
 
     def fail(self, fpga: int) -> None:
-        """Take an FPGA away; what runs on it waits again, with the place in line that its arrival gives it."""
+        """Begin an outage of an FPGA; the task that runs on it waits again, in order of arrival."""
         self.down[fpga] += 1
         for task, members in list(self.running.items()):
             if fpga in members and self._end_s[task] > self.engine.now_s:
@@ -141,25 +141,25 @@ class _Run:
         self.plan_soon()
 
     def come_back(self, fpga: int) -> None:
-        """Give an FPGA back, with nothing loaded."""
+        """End an outage of an FPGA, which has nothing loaded now."""
         self.down[fpga] -= 1
         self.loaded[fpga] = -1
         self.plan_soon()
 
     def end(self, task: int, run: int) -> None:
-        """Note that a run has ended, unless it was lost before."""
+        """End a run of a task, unless it was lost before."""
         if self._runs[task] == run:
             del self.running[task]
             self.plan_soon()
 
     def plan_soon(self) -> None:
-        """Plan when all that happens at this instant has happened."""
+        """Plan after all events of this instant."""
         if not self._planning:
             self._planning = True
             self.engine.at(self.engine.now_s, self._plan)
 
     def outcome(self) -> Outcome:
-        """Return what came of it."""
+        """Return the outcome of the run."""
         return Outcome(
             begin_s=self._begin_s,
             end_s=self._end_s,
@@ -185,7 +185,7 @@ class _Run:
         if not starting.tasks:
             return
         self._plans += 1
-        # The event at the end of the patience is at this very sum.
+        # Computed like the time of the event at the end of the patience, so that rounding makes no difference.
         ends_s, now_s = self.problem.arrival_s + self.patience_s, self.engine.now_s
         impatient = [task for task in starting.tasks if ends_s[task] <= now_s]
         for task in impatient:
@@ -196,7 +196,7 @@ class _Run:
         self._carry_out(planned_first or [], starting)
 
     def _carry_out(self, begun: Sequence[Begun], starting: Starting) -> None:
-        """Begin tasks, the loads before them included; where nothing runs, nothing else makes for another plan."""
+        """Begin tasks, including their loads; schedule the next plan if there is no task whose end triggers it."""
         for each in begun:
             self._begin(each)
         if not self.running and (later_s := starting.later_s()) < np.inf:

@@ -1,7 +1,7 @@
 """Synthetic workloads of multi-FPGA tasks: like RTM, RTM with wide differences, and F11 (lattice paper, section V).
 
-The paper publishes no task lists.  What it says is kept: workloads of one task or of 2 to 20, an irregularity that is
-given, RTM tasks that run shorter on more FPGAs, F11 tasks whose time does not depend on them.  All else is ours.
+The paper publishes no task lists.  Its statements are kept: workloads of one task or of 2 to 20, a given irregularity,
+RTM tasks that run shorter on more FPGAs, F11 tasks whose time does not depend on their number.  All else is our choice.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,16 +15,16 @@ from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.sim.lattice.files import TaskFile
 
-#: FPGAs of an enclosure: the paper's MPC-X box is a ring of 8.
+#: FPGAs of an enclosure; the paper's MPC-X box is a ring of 8.
 RING = 8
 
-#: Powers to which times are raised to get an irregularity; beyond them all are equal, or one lasts as long as all.
+#: Range of the power that gives times an irregularity; at its ends all times are nearly equal, or one dominates.
 _POWERS = (1e-3, 60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """How many FPGAs tasks take, and by which power of these their time falls before it gets its irregularity."""
+    """Possible numbers of FPGAs of a task, and the power of that number by which its time is divided at first."""
 
     fpgas: tuple[int, ...]
     speedup_power: float
@@ -40,12 +40,12 @@ MODELS: Mapping[str, Model] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What to make."""
+    """Parameters of the workloads to generate."""
 
     workloads: int
-    #: Least and most tasks of a workload.
+    #: Smallest and largest number of tasks of a workload.
     tasks: tuple[int, int] = (2, 20)
-    #: Irg of each workload; where workloads have one task each, of all tasks together.
+    #: Irregularity (Irg) of each workload, or of all tasks together if each workload has one task.
     irregularity: float = 0.3
     mean_s: float = 10.0
     #: Mean seconds between workloads that arrive one after the other; 0 = all at once.
@@ -64,10 +64,10 @@ class Wanted:
 
 
 def generate(model: str, wanted: Wanted, rng: np.random.Generator) -> TaskFile:
-    """Return a problem of rings of 8 with tasks that want a line, or the whole ring.
+    """Return a problem of rings of 8 with tasks that need a line, or the whole ring.
 
-    Times are gamma-distributed around a mean that falls with the FPGAs, then raised to a power, one for each workload,
-    that gives it the irregularity asked for; the mean time of a workload stays what it was.
+    Times are gamma-distributed around a mean that falls with the FPGAs. Those of each workload are then raised to the
+    power that gives the requested irregularity, and scaled so that their mean stays the same.
     """
     of = MODELS[model]
     counts = rng.integers(wanted.tasks[0], wanted.tasks[1] + 1, wanted.workloads)
@@ -95,7 +95,7 @@ def generate(model: str, wanted: Wanted, rng: np.random.Generator) -> TaskFile:
 
 
 def _with_irregularity(seconds: Floats, group: Ints, wanted: float) -> Floats:
-    """Return the times, each group raised to the power that gives it the irregularity, with the mean it had."""
+    """Return the times, each group raised to the power that gives it the irregularity, with an unchanged mean."""
     changed = seconds.copy()
     for one in range(int(group.max()) + 1):
         mine = group == one
@@ -104,7 +104,7 @@ def _with_irregularity(seconds: Floats, group: Ints, wanted: float) -> Floats:
 
 
 def _raised(seconds: Floats, wanted: float) -> Floats:
-    """Return one group's times; those of a group of one, and of equal ones, stay as they are."""
+    """Return the changed times of one group; a single time, or equal times, do not change."""
     logs = np.log(seconds / seconds.max())
     together = np.zeros(len(seconds), np.int64)
 
@@ -117,7 +117,7 @@ def _raised(seconds: Floats, wanted: float) -> Floats:
 
 
 def _root(excess: Callable[[float], float]) -> float:
-    """Return where it is zero, or the end that comes nearest."""
+    """Return the root of the increasing function `excess` in `_POWERS`, or the end of that range nearest to it."""
     low, high = _POWERS
     if excess(low) >= 0:
         return low

@@ -1,4 +1,4 @@
-"""What a scenario says in full: every piece of work with its time and the values drawn for it, and every host."""
+"""Expansion of a scenario: every piece of work with its arrival time and drawn values, and every host."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,14 +36,14 @@ from fpga_pool.sim.scenario.tables import HostTable, Scenario
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRequest:
-    """A virtual machine that boots."""
+    """A virtual machine to boot."""
 
     uuid: str
     project_id: str
     wanted: AcceleratorRequest
-    #: "" = whichever host suits it best.
+    #: Name of the host; empty = the best one.
     host: str
-    #: None = to the end.
+    #: Lifetime in seconds; None = to the end of the run.
     stays_s: float | None
 
 
@@ -52,25 +52,25 @@ Request = BatchRequest | PipelineRequest | TaskRequest | GangRequest | InstanceR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A piece of work, and how it differs from what is planned."""
+    """A piece of work, and its deviations from the plan."""
 
     at_s: float
-    #: Where it is in the file, and the name of its group.
+    #: Its position in the file, and the name of its group.
     place: str
     group: str
     request: Request
-    #: By job: how many times as long as estimated it computes; and how much later than planned its client sends.
+    #: By job: the ratio of actual to estimated computation time, and by how much later than planned its client sends.
     takes: Mapping[str, float] = field(default_factory=dict)
     late_s: Mapping[str, float] = field(default_factory=dict)
-    #: It is named by a file of gangs, not by the scenario.
+    #: Its name comes from a file of gangs, not from the scenario.
     is_of_file: bool = False
 
 
 def arrivals(scenario: Scenario, seed: int) -> list[Arrival]:
-    """Return everything that arrives, by time, and of one instant in the order of the file.
+    """Return all arrivals by time; those at the same time are in the order of the file.
 
-    Each group draws from its own generator, so a change of one leaves the others as they are.  InvalidInput names
-    a file of gangs that cannot be read, and a gang of a file that is called as other work is.
+    Each group draws from its own random generator, so a change of one group does not affect the others.  Raises
+    InvalidInput if a file of gangs cannot be read, or a gang of a file has the name of other work.
     """
     found = [arrival for group in scenario.groups for arrival in _of_group(scenario, group, seed)]
     first: dict[str, str] = {}
@@ -86,7 +86,7 @@ def arrivals(scenario: Scenario, seed: int) -> list[Arrival]:
 
 
 def _following(scenario: Scenario, found: Sequence[Arrival]) -> list[Arrival]:
-    """Return what arrives with the names of all batches that each waits for; InvalidInput if one is not there yet."""
+    """Return the arrivals with groups in `after` replaced by their batches; InvalidInput if one has not yet arrived."""
     pieces = {group.name: group.names for group in scenario.batches}
     there: dict[str, str] = {}
     following: list[Arrival] = []
@@ -121,7 +121,7 @@ def _of_group(scenario: Scenario, group: tables.Group, seed: int) -> Iterator[Ar
 
 
 def _times(group: tables.Group, rng: np.random.Generator) -> list[float]:
-    """Return when each piece of a group arrives."""
+    """Return the arrival time of each piece of work of a group."""
     if group.rate_per_s is not None:
         gaps: list[float] = rng.exponential(1.0 / group.rate_per_s, group.count).cumsum().tolist()
         return [group.arrives_s + gap_s for gap_s in gaps]
@@ -129,7 +129,7 @@ def _times(group: tables.Group, rng: np.random.Generator) -> list[float]:
 
 
 class _Draw:
-    """Draws what a description of inputs leaves open, job by job."""
+    """Draws the random values of one piece of work, job by job."""
 
     def __init__(self, name: str, rng: np.random.Generator) -> None:
         self._name, self._rng = name, rng
@@ -137,7 +137,7 @@ class _Draw:
         self.late_s: dict[str, float] = {}
 
     def job(self, said: tables.Inputs, function: str = "") -> JobRequest:
-        """Return the next job."""
+        """Return the next job, with drawn values."""
         number = len(self.takes)
         uuid = f"{self._name}.{number}"
         self.takes[uuid] = said.takes.draw(self._rng)
@@ -151,7 +151,7 @@ class _Draw:
         )
 
     def subtask(self, said: tables.SubtaskTable) -> SubtaskRequest:
-        """Return a subtask of a pipeline."""
+        """Return a subtask of a pipeline, with drawn values."""
         uuid = f"{self._name}.{said.name}"
         self.takes[uuid] = said.takes.draw(self._rng)
         self.late_s[uuid] = said.late_s.draw(self._rng)
@@ -165,7 +165,7 @@ class _Draw:
         )
 
     def function(self, said: tables.Inputs) -> str:
-        """Return a function of a mix."""
+        """Draw a function according to the weights of the mix."""
         names, weights = list(said.function), np.array(list(said.function.values()))
         return names[0] if len(names) == 1 else names[int(self._rng.choice(len(names), p=weights / weights.sum()))]
 
@@ -210,7 +210,7 @@ def _request(group: tables.Group, name: str, scenario: Scenario, drawn: _Draw) -
 
 
 def _swf_gangs(scenario: Scenario, group: tables.GangGroup) -> Iterator[Arrival]:
-    """Yield the gangs of a file that the pool is wide enough for, the first at the group's time."""
+    """Yield the gangs of a file that fit into the pool's processors; the first one arrives at the group's time."""
     processors = sum(host.count * host.gang_processors for host in scenario.hosts)
     trace, _ = read_trace(Path(scenario.path).parent / group.swf, processors)
     count = len(trace.job) if group.most is None else group.most
@@ -231,11 +231,11 @@ def _swf_gangs(scenario: Scenario, group: tables.GangGroup) -> Iterator[Arrival]
         yield Arrival(at_s=at_s, place=group.place, group=group.name, request=request, is_of_file=True)
 
 
-# ---- Hosts as their agents describe them, and the hosts that Nova would choose for an instance
+# ---- Hosts as their agents report them, and the choice of a host for an instance as in Nova
 
 
 def simulated_hosts(scenario: Scenario, catalogue: Catalogue) -> list[SimulatedHost]:
-    """Return all hosts; InvalidInput names an enclosure that cannot be."""
+    """Return all hosts; raises InvalidInput, which names the table, if its enclosures are invalid."""
     hosts = []
     for table in scenario.hosts:
         try:
@@ -301,7 +301,7 @@ def pool_columns(tx: Transaction) -> PoolColumns:
 
 
 def explanations(pool: PoolColumns, catalogue: Catalogue, wanted: AcceleratorRequest, stay_s: float) -> dict[str, str]:
-    """Return by host why it cannot take an instance now, its slots on any of its cards; "" where it can."""
+    """Return by host why it cannot take an instance now, with slots on any of its cards; empty if it can."""
     fitting = Fitting(Providers.of(pool), catalogue, wanted.function, stay_s)
     links, why = wished_links(wanted), {}
     for word in pool.hosts["name"].tolist():
@@ -311,7 +311,7 @@ def explanations(pool: PoolColumns, catalogue: Catalogue, wanted: AcceleratorReq
 
 
 def hosts_by_cost(pool: PoolColumns, catalogue: Catalogue, wanted: AcceleratorRequest, stay_s: float) -> list[str]:
-    """Return the hosts that can take an instance now, first the one whose slots cost the pool least, then by name."""
+    """Return the hosts that can take an instance now, by what their cheapest slots cost the pool, then by name."""
     fitting = Fitting(Providers.of(pool), catalogue, wanted.function, stay_s)
     able = [host for host, reason in explanations(pool, catalogue, wanted, stay_s).items() if not reason]
     names = [pool.words[word] for word in pool.hosts["name"].tolist()]

@@ -1,4 +1,4 @@
-"""Scenario files: read, and checked whole before anything happens."""
+"""Reading of scenario files, which are checked completely before the simulation begins."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -43,7 +43,7 @@ GroupT = TypeVar("GroupT", bound=Group)
 
 #: Prefix of the tables with parameters of policies.
 _POLICY = "policy_"
-#: The tables of single things, and those of lists.
+#: Single tables, and lists of tables.
 _TABLES: Mapping[str, Any] = {
     "pool": PoolTable, "scheduler": SchedulerTable, "agent": AgentTable, "delays": DelaysTable,
 }  # fmt: skip
@@ -51,7 +51,7 @@ _LISTS: Mapping[str, Any] = {
     "batches": BatchGroup, "online": OnlineGroup, "pipelines": PipelineGroup, "tasks": TaskGroup, "gangs": GangGroup,
     "instances": InstanceGroup, "events": EventTable,
 }  # fmt: skip
-#: By kind of event: what its target is, and whether `delay_s` and `for_s` say something of it.
+#: By kind of event: the kind of its target, and whether it has `delay_s` and `for_s`.
 _EVENTS: Mapping[str, tuple[str, bool, bool]] = {
     "fail": ("slots", False, True),
     "drain": ("slots", False, True),
@@ -66,7 +66,7 @@ _EVENTS: Mapping[str, tuple[str, bool, bool]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """Names of the policies that are installed, by family."""
+    """Names of the installed policies, by family."""
 
     batch: Collection[str]
     online: Collection[str]
@@ -75,14 +75,14 @@ class Policies:
 
 
 def read_scenario(path: Path) -> Scenario:
-    """Return the scenario in a TOML file; InvalidInput names the file, the table, the key and what would be right."""
+    """Return the scenario in a TOML file; raises InvalidInput, which names file, table, key and expected value."""
     content = read_toml(path)
     with naming(path):
         return _scenario(path, content)
 
 
 def check_scenario(scenario: Scenario, catalogue: Catalogue, policies: Policies) -> None:
-    """Raise InvalidInput if a name in the scenario is not that of anything."""
+    """Raise InvalidInput if the scenario refers to an unknown name, such as a board, host, function or policy."""
     with naming(scenario.path):
         _check_policies(scenario, policies)
         for host in scenario.hosts:
@@ -229,7 +229,7 @@ def _check_event(event: EventTable) -> None:
 
 
 def _size(group: Group) -> int:
-    """Return of how many jobs, shares or processes a piece of work consists at most."""
+    """Return the largest number of jobs, shares or processes of a piece of work."""
     if isinstance(group, BatchGroup):
         return sum(part.count for part in group.parts)
     if isinstance(group, PipelineGroup):
@@ -253,7 +253,7 @@ def _refuse_repeated(names: Iterable[tuple[str, str]]) -> None:
 
 
 def _parts(group: Group) -> Iterable[tuple[str, object]]:
-    """Yield what describes inputs, and where it is."""
+    """Yield the tables that describe inputs, each with its position in the file."""
     if isinstance(group, BatchGroup):
         yield from ((f"{group.place}: jobs[{i}]", part) for i, part in enumerate(group.parts))
     else:
@@ -276,11 +276,11 @@ def _check_policies(scenario: Scenario, policies: Policies) -> None:
 
 
 def _check_targets(scenario: Scenario, catalogue: Catalogue) -> None:
-    """Look whether what events are about is there."""
+    """Raise InvalidInput if the target of an event does not exist."""
     slots = {slot.slot for host in simulated_hosts(scenario, catalogue) for slot in host.slots}
     known: dict[str, set[str]] = {
         "host": set(scenario.host_names),
-        # All slots of a host or card by its name too.
+        # The name of a host or card denotes all its slots.
         "slots": {"/".join(name.split("/")[:parts]) for name in slots for parts in (1, 2, 3)},
         "work": {name for group in scenario.groups for name in {group.name, *group.names}},
         "batch": {

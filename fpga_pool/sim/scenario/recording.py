@@ -1,4 +1,4 @@
-"""Record of a simulated pool: every transition of every object, and what slots and processors did when."""
+"""Record of a simulated pool: every transition of every object, and the use of slots and processors over time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Batch, Job, Lease, LeaseState, Slot, SlotState
 from fpga_pool.model.objects.tasks import Task
 
-#: What an object is called in a record.
+#: The noun for each kind of object in a record.
 _NOUNS = {
     Batch: "batch", Job: "job", Task: "task", Gang: "gang", Process: "process", Migration: "migration", Slot: "slot",
     Lease: "lease",
 }  # fmt: skip
-#: Processes that are on their processor.
+#: States in which a process occupies its processor.
 _THERE = frozenset({ProcessState.STARTING, ProcessState.RUNNING, ProcessState.SAVING, ProcessState.STOPPING})
 
 
@@ -34,30 +34,30 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in which a row of the chart was in use: a slot, or a tier of a processor."""
+    """An interval in which a row of the chart, a slot or a tier of a processor, was in use."""
 
     row: str
     begin_s: float
     end_s: float
-    #: load, run, fault, instance or process; plan of a transfer, transfer or arrival of an input.  And the function,
-    #: holder or gang.
+    #: load, run, fault, instance or process; or plan (of a transfer), transfer or arrival of an input.
     what: str
+    #: The function, holder or gang.
     name: str
 
 
 class Recorder:
-    """Notes every committed change of a store (`MemoryStore.watch`)."""
+    """Records every committed change of a store (see `MemoryStore.watch`)."""
 
     def __init__(self) -> None:
         self.history: list[Happening] = []
-        #: How inputs that arrived were planned to move, since when they did, and when each was complete.
+        #: Planned and actual transfers of the inputs that have arrived, and their arrivals.
         self.transfers: list[Span] = []
         self._spans: list[Span] = []
-        #: What each row does now, and since when, by the key of what does it.
+        #: Current uses of rows as (row, what, name, begin), by the key of the object.
         self._open: dict[str, tuple[str, str, str, float]] = {}
 
     def note(self, before: Any, after: Any, now_s: float) -> None:
-        """Note a change; `before` is None where the object is new."""
+        """Record a change; `before` is None if the object is new."""
         noun = _NOUNS.get(type(after))
         if noun is None:
             return
@@ -71,7 +71,7 @@ class Recorder:
             self.transfers += _moves(after, after.staged_at)
 
     def spans(self, now_s: float) -> list[Span]:
-        """Return what every row did, what is not over until now."""
+        """Return the uses of all rows by time; those that have not ended extend to `now_s`."""
         ongoing = [Span(row, begin_s, now_s, what, name) for row, what, name, begin_s in self._open.values()]
         return sorted(self._spans + ongoing, key=lambda span: (span.row, span.begin_s))
 
@@ -88,7 +88,7 @@ class Recorder:
 
 
 def _new_entries(before: Any, after: Any) -> Iterator[HistoryEntry]:
-    """Yield what a change added to the object's history; it keeps the last ones only."""
+    """Yield the entries that a change added to the object's history, which keeps only the latest entries."""
     last = before.history[-1] if before is not None and before.history else None
     new = []
     for entry in reversed(after.history):
@@ -99,7 +99,7 @@ def _new_entries(before: Any, after: Any) -> Iterator[HistoryEntry]:
 
 
 def _moves(job: Job, staged_at: float) -> Iterator[Span]:
-    """Yield the planned pieces of the transfer of an input, the transfer, and its end; none where nothing moved."""
+    """Yield the planned segments of the transfer of an input, the actual transfer and the arrival, if it was moved."""
     for piece in job.transfer:
         begin_s, end_s = ((job.dispatched_at or 0.0) + at_s for at_s in (piece.begin_s, piece.end_s))
         yield Span(job.slot, begin_s, end_s, "plan", job.function)
@@ -120,7 +120,7 @@ def _where(thing: Any) -> str:
 
 
 def _use(thing: Slot | Process | Lease) -> tuple[str, str, str] | None:
-    """Return which row of the chart an object is on, as what, and with which name; None where it is on none."""
+    """Return the row of the chart that an object uses, the kind of use and a name; None if it uses no row."""
     if isinstance(thing, Process):
         on = thing.state in _THERE
         return (f"{thing.processor} {thing.tier}", "process", thing.gang_uuid) if on else None
@@ -130,5 +130,5 @@ def _use(thing: Slot | Process | Lease) -> tuple[str, str, str] | None:
     words = {SlotState.LOADING: "load", SlotState.BUSY: "run", SlotState.FAULTED: "fault"}
     if thing.state not in words:
         return None
-    # A worker of a CPU holds no function: its job shows the function.
+    # No function is loaded on a CPU worker; the job identifies the use.
     return thing.name, words[thing.state], thing.function or thing.job

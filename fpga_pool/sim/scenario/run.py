@@ -1,4 +1,4 @@
-"""A scenario as it goes: work arrives, things fail, instances come and leave, in simulated time."""
+"""The run of a scenario in simulated time: arrivals of work, failures and other events, and instances."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -43,11 +43,11 @@ from fpga_pool.sim.scheduler import FailureCount
 
 #: Seconds after which actions that failed because the shard had no owner are retried.
 RETRY_S = 1.0
-#: How long an instance is taken to stay where the scenario does not say.
+#: Assumed lifetime of an instance if the scenario does not specify one.
 STAY_S = 3600.0
-#: Default time without an owner of the shard after a takeover; as [scheduler] shard_timeout_s.
+#: Default time without an owner of the shard in a takeover; as [scheduler] shard_timeout_s.
 TAKEOVER_S = 5.0
-#: The longest pause of a slot that fails again and again, as of a live agent.
+#: Longest pause of a slot that fails repeatedly, as of a live agent.
 LONGEST_FAULT_PAUSE_S = 60.0
 
 
@@ -57,7 +57,7 @@ class Instance:
 
     request: InstanceRequest
     arrived_s: float
-    #: As Nova calls it: BUILD, ACTIVE, DELETED or ERROR.
+    #: State as in Nova: BUILD, ACTIVE, DELETED or ERROR.
     state: str = "BUILD"
     host: str = ""
     ended_s: float | None = None
@@ -73,13 +73,13 @@ class ScenarioRun:
         self.scenario, self.catalogue, self.settings, self.policies = scenario, catalogue, settings, policies
         self.seed = seed
         self.instances: list[Instance] = []
-        #: What the pool has refused on the way, for people.
+        #: Human-readable messages of the requests that the pool has refused during the run.
         self.refused: list[str] = []
         self._arrivals = arrivals(scenario, seed)
         self._takes = {job: factor for arrival in self._arrivals for job, factor in arrival.takes.items()}
         self._late_s = {job: late_s for arrival in self._arrivals for job, late_s in arrival.late_s.items()}
         self._arrived: list[Arrival] = []
-        #: How many events of a kind last on an object.
+        #: Number of current events, by kind of event and object.
         self._under_way: Counter[tuple[str, str]] = Counter()
         self._pool = SimulatedPool(
             catalogue,
@@ -107,16 +107,16 @@ class ScenarioRun:
 
     @property
     def now_s(self) -> float:
-        """The simulated time from 0; of a run that is over, when the last thing happened."""
+        """The simulated time from 0; after the end of the run, the time of the last change."""
         return self._changed_s if self.is_over else max(self._engine.now_s, self._until_s)
 
     @property
     def rows(self) -> list[str]:
-        """Names of all slots, those of CPU workers included: rows of a chart."""
+        """Names of all slots, including CPU workers; these are rows of the chart."""
         return [slot.slot for agent in self._pool.agents.values() for slot in agent.host.slots]
 
     def check_requests(self) -> None:
-        """Raise InvalidInput for work that the pool would refuse with all its hosts and slots in service."""
+        """Raise InvalidInput for work that the pool would refuse even with all hosts and slots in service."""
         for arrival in self._arrivals:
             try:
                 with self.store.trial() as tx:
@@ -127,7 +127,7 @@ class ScenarioRun:
                 raise InvalidInput(f"{self.scenario.path}: {arrival.place}: {error}") from None
 
     def run(self, until_s: float) -> None:
-        """Let time pass until all work has ended, nothing can happen any more, or `until_s`."""
+        """Run until all work has ended or is stuck, or until `until_s`."""
         self._until_s = until_s
         self.store.watch = self._note
         for arrival in self._arrivals:
@@ -144,22 +144,22 @@ class ScenarioRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether all is done, or nothing will be done any more."""
+        """Whether all work has ended or is stuck."""
         return self._pool.is_over
 
     @property
     def failures(self) -> list[FailureCount]:
-        """Failures of policies, in the order in which each was first seen."""
+        """Failures of policies, in the order of their first occurrence."""
         return list(self._pool.failures.values())
 
     def unfinished(self) -> list[str]:
-        """Return the names of the work that has arrived and not ended."""
+        """Return the names of the work that has arrived but not ended."""
         with self.store.reading() as tx:
             batches = [batch.uuid for batch in tx.batches() if batch.state not in ENDED_BATCHES]
             tasks, gangs = tx.open_tasks(), tx.open_gangs()
         return sorted({*batches, *(task.uuid for task in tasks), *(gang.uuid for gang in gangs)})
 
-    # The course of things ---------------------------------------------------------------------------------------
+    # Course of the run ------------------------------------------------------------------------------------------
 
     def _note(self, before: Any, after: Any) -> None:
         self.recorder.note(before, after, self._engine.now_s)
@@ -167,7 +167,7 @@ class ScenarioRun:
             self._changed_s = self._engine.now_s
 
     def _when_owned(self, action: Callable[[], None]) -> None:
-        """Do what only the owner of the shard can do; while there is none it is tried again and again."""
+        """Do an action that requires an owner of the shard; while there is none, retry every `RETRY_S` seconds."""
         if self._pool.headless:
             self._pool.at(self._engine.now_s + RETRY_S, partial(self._when_owned, action))
         else:
@@ -198,7 +198,7 @@ class ScenarioRun:
     # Instances --------------------------------------------------------------------------------------------------
 
     def _boot(self, instance: Instance) -> None:
-        """Claim slots on the best host, or on the next one where it cannot give them after all."""
+        """Claim slots on the best host, or on the next one if the claim fails."""
         request, stay_s = instance.request, instance.request.stays_s or STAY_S
         if instance.state != "BUILD":
             return
@@ -267,7 +267,7 @@ class ScenarioRun:
             self._pool.at(event.at_s, partial(self._when_owned, partial(self._act, event)))
 
     def _plan_state(self, event: EventTable, name: str, begin: Callable[[], object], end: Callable[[], object]) -> None:
-        """Plan what lasts; where events of one kind overlap on an object, it lasts until the last of them ends."""
+        """Schedule a lasting event; if events of one kind overlap on an object, the last of them ends the state."""
         key = event.kind, name
 
         def begins() -> None:
@@ -284,14 +284,14 @@ class ScenarioRun:
             self._pool.at(event.at_s + event.for_s, ends)
 
     def _come_back(self, host: str) -> None:
-        """Have a host start again; slots whose fault lasts fail again."""
+        """Restart a host; slots whose fault event has not ended fail again."""
         self._pool.come_back(host)
         for slot in self._slots(host):
             if self._under_way["fail", slot]:
                 self._pool.fail_slot(slot)
 
     def _slots(self, target: str) -> list[str]:
-        """Return the slots of a host or a card, or the one slot, of this name."""
+        """Return the names of the slots of a host, of a card, or of a single slot with this name."""
         slots = [slot for agent in self._pool.agents.values() for slot in agent.host.slots if slot.kind != CPU]
         return [slot.slot for slot in slots if f"{slot.slot}/".startswith(f"{target}/")]
 
@@ -310,7 +310,7 @@ class ScenarioRun:
         self._pool.change(resume)
 
     def _act(self, event: EventTable) -> None:
-        """Do to what has arrived under a name what its owner wants, piece by piece."""
+        """Cancel, hold or release, one by one, the pieces of work with the event's target name that have arrived."""
         act = self._cancel_one if event.kind == "cancel" else partial(self._hold_one, held=event.kind == "hold")
         for arrival in self._arrived:
             if event.target in (arrival.group, arrival.request.uuid):

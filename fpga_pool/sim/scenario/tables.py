@@ -33,7 +33,7 @@ class PoolTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerTable:
-    """`[scheduler]`: the options of `[scheduler]` of fpga_pool.conf that a simulated pool has."""
+    """`[scheduler]`: those options of `[scheduler]` in fpga_pool.conf that apply to a simulated pool."""
 
     default_policy: str = v.key(v.NAME, "makespan")
     online_policy: str = v.key(v.NAME, "benefit_plus")
@@ -61,7 +61,7 @@ class SchedulerTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTable:
-    """`[agent]`: the options of `[agent]` of fpga_pool.conf that simulated agents have."""
+    """`[agent]`: those options of `[agent]` in fpga_pool.conf that apply to simulated agents."""
 
     heartbeat_s: float = v.key(v.seconds(0.05), 1.0)
     hang_factor: float = v.key(v.AT_LEAST_ONE, _PATIENCE.hang_factor)
@@ -71,7 +71,7 @@ class AgentTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelaysTable:
-    """`[delays]`: what takes time around the decisions."""
+    """`[delays]`: delays around the decisions."""
 
     command_s: float = v.key(v.SECONDS, _DELAYS.command_s)
     staging_s: float = v.key(v.SECONDS, _DELAYS.staging_s)
@@ -81,7 +81,7 @@ class DelaysTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTable:
-    """`[hosts.NAME]`: one host, or `count` of a kind."""
+    """`[hosts.NAME]`: one host, or `count` identical ones."""
 
     name: str
     count: int = v.key(v.whole(1), 1)
@@ -103,9 +103,9 @@ class HostTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """What all kinds of work have: a name, who asks for it, and when, once or again and again."""
+    """Common fields of all kinds of work: name, project and arrival times."""
 
-    #: Where it is in the file, for messages.
+    #: Position in the file, for messages.
     place: str
     name: str = v.key(v.NAME)
     project: str = v.key(v.NAME, "demo")
@@ -133,7 +133,7 @@ class Inputs:
 
 @dataclass(frozen=True, kw_only=True)
 class JobsTable(Inputs):
-    """`[[batches.jobs]]`: jobs of a batch that are alike."""
+    """`[[batches.jobs]]`: similar jobs of a batch."""
 
     count: int = v.key(v.whole(1), 1)
     group: int = v.key(v.COUNT, 0)
@@ -149,13 +149,13 @@ class BatchGroup(Group):
     deadline_s: float | None = v.key(v.POSITIVE, None, shown_default="none")
     after: tuple[str, ...] = v.key(v.NAMES, (), shown_default="none")
     jobs: tuple[Any, ...] = v.key(v.TABLES)
-    #: `jobs` as tables.
+    #: The parsed `jobs`.
     parts: tuple[JobsTable, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineGroup(Inputs, Group):
-    """`[[online]]`: jobs that the online policy runs, each its own batch."""
+    """`[[online]]`: jobs for the online policy, each in a separate batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,13 +185,13 @@ class PipelineGroup(Group):
     """`[[pipelines]]`."""
 
     subtasks: tuple[Any, ...] = v.key(v.TABLES)
-    #: `subtasks` as tables.
+    #: The parsed `subtasks`.
     parts: tuple[SubtaskTable, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class GangGroup(Group):
-    """`[[gangs]]`: gangs with these figures, or those of a file."""
+    """`[[gangs]]`: gangs with the given parameters, or read from a file."""
 
     processes: v.Spread | None = v.key(v.WIDTH_SPREAD, None, shown_default="by ``swf``")
     runtime_s: v.Spread | None = v.key(v.POSITIVE_SPREAD, None, shown_default="by ``swf``")
@@ -226,14 +226,14 @@ class EventTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A whole file."""
+    """The content of a scenario file."""
 
     path: str
     pool: PoolTable
     scheduler: SchedulerTable
     agent: AgentTable
     delays: DelaysTable
-    #: Parameters of policies by the names of policies, as they are there.
+    #: Parameters of policies by policy name, not yet checked.
     policies: Mapping[str, Mapping[str, Any]]
     hosts: tuple[HostTable, ...]
     batches: tuple[BatchGroup, ...] = ()
@@ -251,10 +251,10 @@ class Scenario:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """All work, in the order of the kinds and of the file."""
+        """All work, by kind and in the order of the file."""
         return (*self.batches, *self.online, *self.pipelines, *self.tasks, *self.gangs, *self.instances)
 
 
 def numbered(name: str, count: int) -> tuple[str, ...]:
-    """Return the names of `count` things that are called `name`: itself where there is one, else NAME-1, NAME-2, ..."""
+    """Return the names of `count` objects: `name` itself if there is only one, else NAME-1, NAME-2, ..."""
     return (name,) if count == 1 else tuple(f"{name}-{number}" for number in range(1, count + 1))

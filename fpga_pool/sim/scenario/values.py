@@ -1,4 +1,4 @@
-"""Tables of a scenario as frozen dataclasses: which keys there are, what each accepts, and what it is without one."""
+"""Tables of a scenario as frozen dataclasses: their keys, the values that each key accepts, and the defaults."""
 
 import math
 import re
@@ -16,17 +16,20 @@ from fpga_pool.model.objects.tasks import TaskShape
 
 TableT = TypeVar("TableT")
 
-#: Names end up in names of slots, which have "/" between their parts, and in messages.
+#: Names become parts of slot names, which are separated by "/", and of messages.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-#: How many of a kind of thing there may be, so that a wrong number does not fill the memory.
+#: Limit of the number of objects of each kind, so that a wrong number does not exhaust the memory.
 MOST_THINGS = 1_000_000
-#: Sums of times and sizes stay exact.
+#: Limit of numbers; up to it floats represent integers exactly.
 _MOST = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a key accepts: `read` returns the value as it is kept, and raises ValueError for anything else."""
+    """The kind of values that a key accepts.
+
+    `read` returns the converted value; it raises ValueError, TypeError or OverflowError for a value that is refused.
+    """
 
     expected: str
     read: Callable[[Any], Any]
@@ -34,17 +37,17 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A number, or a range from which each job, share, gang or instance draws its own, uniformly."""
+    """A number, or a range from which each job, share, gang or instance draws a value uniformly."""
 
     low: float
     high: float
 
     def draw(self, rng: np.random.Generator) -> float:
-        """Return a real number of the range."""
+        """Draw a real number from the range."""
         return self.low if self.low == self.high else float(rng.uniform(self.low, self.high))
 
     def draw_whole(self, rng: np.random.Generator) -> int:
-        """Return a whole number of the range, both ends included."""
+        """Draw an integer from the range, both ends included."""
         return int(self.low) if self.low == self.high else int(rng.integers(int(self.low), int(self.high) + 1))
 
 
@@ -54,7 +57,7 @@ _TOO_DEEP = "nested too deeply; a scenario has tables of values, and lists of na
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the tables of a scenario file; InvalidInput names the file, and what is wrong with it."""
+    """Return the tables of a scenario file; raises InvalidInput, which names the file and the error."""
     with naming(path):
         try:
             content = tomllib.loads(path.read_bytes().decode())
@@ -63,7 +66,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
             raise InvalidInput(f"line {line}: not UTF-8 text") from None
-        except ValueError as error:  # also a whole number of thousands of digits
+        except ValueError as error:  # also raised for an integer with thousands of digits
             raise InvalidInput(str(error)) from None
         version = content.pop("format_version", FORMAT_VERSION)
         if version != FORMAT_VERSION or isinstance(version, bool):
@@ -73,35 +76,35 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Name the file in each InvalidInput."""
+    """Prefix each InvalidInput with the name of the file."""
     try:
         yield
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
-    except RecursionError:  # a value that is refused cannot even be shown
+    except RecursionError:  # the value is nested too deeply to be read or shown in a message
         raise InvalidInput(f"{path}: {_TOO_DEEP}") from None
 
 
 def require_known(name: str, known: Collection[str], place: str, what: str) -> None:
-    """Raise InvalidInput where a name is that of nothing."""
+    """Raise InvalidInput, which lists the known names, if a name is unknown."""
     if name not in known:
         listed = ", ".join(sorted(known)[:20]) + (", ..." if len(known) > 20 else "")
         raise InvalidInput(f"{place}: no {what} {name!r}; available: {listed or 'none'}")
 
 
 def key(kind: Kind, default: Any = MISSING, *, shown_default: str = "") -> Any:
-    """Return a field of a table; without a default the key must be there.
+    """Return a dataclass field for a key of a table; without a default the key is required.
 
-    `shown_default` is what the documentation says in place of the default.
+    `shown_default` replaces the default in the documentation.
     """
     metadata = {"kind": kind, "shown_default": shown_default}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
 def read_table(table: type[TableT], content: Any, where: str, /, **known: Any) -> TableT:
-    """Return a table as its dataclass; InvalidInput names where it is, the key and what would be right.
+    """Return a table as its dataclass; raises InvalidInput, which names the table, the key and the expected value.
 
-    `known` are fields that the content does not say, such as the name of a table.
+    `known` are fields that are not keys of the content, such as the name of a table.
     """
     keys: dict[str, Field[Any]] = {
         item.name: item for item in fields(table) if "kind" in item.metadata  # type: ignore[arg-type]
@@ -121,7 +124,7 @@ def read_table(table: type[TableT], content: Any, where: str, /, **known: Any) -
 
 
 def read_value(kind: Kind, value: Any, place: str) -> Any:
-    """Return a value as its kind keeps it; InvalidInput names the place and what would be right."""
+    """Return a value as converted by its kind; raises InvalidInput, which names the place and the expected value."""
     try:
         return kind.read(value)
     except (ValueError, TypeError, OverflowError):
@@ -129,10 +132,10 @@ def read_value(kind: Kind, value: Any, place: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return a value for a message, not too long."""
+    """Return the text of a value for a message, at most 60 characters."""
     try:
         text = repr(value)
-    except ValueError:  # a whole number, written as hexadecimal
+    except ValueError:  # an integer too long for decimal text, which was written as hexadecimal
         return "a number with too many digits"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -178,12 +181,12 @@ def _text(accepts: Callable[[str], object]) -> Callable[[Any], str]:
 
 
 def whole(least: int, most: int = MOST_THINGS) -> Kind:
-    """Return a kind that accepts a number of things."""
+    """Return a kind that accepts an integer within limits."""
     return Kind(f"a whole number, {least} to {most}", _whole(least, most))
 
 
 def seconds(least: float) -> Kind:
-    """Return a kind that accepts an interval of time."""
+    """Return a kind that accepts a duration of at least `least` seconds."""
     return Kind(f"finite seconds, {least:g} or more", _number(lambda value: value >= least))
 
 
@@ -193,7 +196,7 @@ def number(least: float, most: float) -> Kind:
 
 
 def share(least: float) -> Kind:
-    """Return a kind that accepts a share that is not too small."""
+    """Return a kind that accepts a fraction from `least` to 1."""
     return number(least, 1)
 
 

@@ -1,4 +1,4 @@
-"""Run migrations on the connection that `store.engine` gives."""
+"""Run migrations on the connection that `schema.migrate` passes."""
 
 from alembic import context
 

@@ -1,6 +1,6 @@
-"""The version of the schema: what it is, whether it is this code's, and bringing it there by alembic.
+"""The version of the database schema: read, check, and upgrade it with alembic.
 
-alembic is set up in code, so that no file of it has to be found.
+alembic is configured in code, so that no configuration file has to be found.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ from fpga_pool.store.engine import single_reads_of
 
 DIRECTORY = Path(__file__).parent
 
-#: Revisions that this code knows, in order: a migration's file is named after its own, NNNN_WHAT.py.
+#: Revisions that this code knows, in order; the files of migrations are named NNNN_WHAT.py with their revision NNNN.
 REVISIONS = sorted(file.stem.partition("_")[0] for file in (DIRECTORY / "versions").glob("[0-9]*.py"))
 
-#: Where alembic notes the revision of the schema.
+#: Table in which alembic stores the revision of the schema.
 _VERSIONS = table("alembic_version", column("version_num"))
 
 #: The name of the migration lock, and how long others wait for it.
@@ -28,12 +28,12 @@ LOCK_TIMEOUT_S = 30
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the schema to the newest revision; of two processes that start at once, the second finds it done."""
+    """Upgrade the schema to the newest revision; concurrent calls wait, and find it upgraded."""
     with _alone(engine) as worker:
         _refuse_newer(worker)
         if _revisions(worker) == {REVISIONS[-1]}:
             return
-        # What only checks the schema does without it: 12 MB and a tenth of a second.
+        # Imported here, because it costs 12 MB and a tenth of a second, also for processes that only check the schema.
         from alembic import command
         from alembic.config import Config
 
@@ -45,11 +45,11 @@ def migrate(engine: Engine) -> None:
 
 @contextmanager
 def _alone(engine: Engine) -> Iterator[Connection]:
-    """Yield the connection to migrate on, while no other process migrates."""
-    # MariaDB commits with each change of a table: its lock is that of a session that does nothing else.
+    """Yield the connection for the migration, while no other process migrates."""
+    # MariaDB commits after each change of a table, so another session holds the lock.
     lock = _named_lock(engine) if engine.dialect.name == "mysql" else contextlib.nullcontext()
-    with lock, engine.begin() as worker:  # in SQLite it is the only writer
-        if engine.dialect.name == "postgresql":  # the wait for the lock has the limit of every lock
+    with lock, engine.begin() as worker:  # in SQLite this is the only writer
+        if engine.dialect.name == "postgresql":  # the timeout of all locks applies to this one, too
             worker.execute(select(func.pg_advisory_xact_lock(func.hashtext(LOCK))))
         yield worker
 
@@ -67,7 +67,7 @@ def _named_lock(engine: Engine) -> Iterator[None]:
 
 
 def check_schema(connection: Connection) -> None:
-    """Raise ServiceUnavailable unless the schema is exactly what this code expects."""
+    """Raise ServiceUnavailable if the schema is not exactly the version that this code expects."""
     _refuse_newer(connection)
     if _revisions(connection) != {REVISIONS[-1]}:
         raise ServiceUnavailable(
@@ -90,7 +90,7 @@ def _refuse_newer(connection: Connection) -> None:
 
 
 def _revisions(connection: Connection) -> set[str]:
-    # As alembic does it; but it logs two lines each time, and a check of health asks every second.
+    # alembic's own function logs two lines per call, and health checks call this every second.
     if not sqlalchemy.inspect(connection).has_table(_VERSIONS.name):
         return set()
     return set(connection.scalars(select(_VERSIONS.c.version_num)))

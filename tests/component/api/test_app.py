@@ -66,7 +66,7 @@ def test_a_microversion_that_is_not_there_is_refused(api, wanted, status):
 
 
 def test_each_answer_and_log_line_carries_a_request_id(api, caplog):
-    """oslo.log puts the id of the current context before each line."""
+    """The log handler sees the id of the request's context, which oslo.log puts before each line."""
     told = []
     handler = logging.Handler()
     handler.emit = lambda record: told.append(oslo_context.get_current().request_id)
@@ -85,7 +85,7 @@ def test_refused_requests_do_not_fill_the_log(api, caplog):
     caplog.set_level(logging.INFO, "fpga_pool.api.app")
     assert {api.post("/v1/batches", json={}).status_code for _ in range(30)} == {400}
     lines = [record for record in caplog.records if record.name == "fpga_pool.api.app"]
-    # Ten at once, then one per ten seconds.
+    # The first ten are logged at once, then one per ten seconds.
     assert 10 <= len(lines) < 30
 
 
@@ -107,7 +107,7 @@ def test_refuses_identity_that_is_none(api, header, value):
 
 
 def test_refuses_foreign_host_name(api):
-    # A page at evil.example whose name was rebound to 127.0.0.1.
+    # A page at evil.example that reaches 127.0.0.1 by DNS rebinding.
     assert api.get("/v1/slots", headers={"Host": "evil.example:9511"}).status_code == 400
 
 

@@ -1,4 +1,4 @@
-"""ETags of objects, and requests that depend on what the client has seen of them."""
+"""ETags of objects, and conditional requests (`If-None-Match`, `If-Match`)."""
 
 import pytest
 
@@ -10,7 +10,7 @@ JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still: what is expected of work that waits stays the same."""
+    """Return a stopped clock, so that the expected times of waiting work stay the same."""
     clock = Clock()
     monkeypatch.setattr("time.time", lambda: clock.now_s)
     return clock
@@ -27,7 +27,7 @@ def api(pool, clock):
 
 @pytest.fixture
 def paths(api):
-    """An object of each kind that has a GET of its own."""
+    """Return the path of one object of each kind that has a GET operation."""
     bodies = {
         "batches": {"jobs": [JOB]},
         "gangs": {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5},
@@ -64,7 +64,7 @@ def test_every_object_has_an_etag_which_spares_its_body_while_it_stays_the_same(
         assert again.headers["x-openstack-request-id"].startswith("req-")
         assert api.get(path, headers={"If-None-Match": '"another"'}).json == first.json
         assert api.head(path).headers["ETag"] == first.headers["ETag"]
-    assert len({api.get(path).headers["ETag"] for path in paths.values()}) == len(paths) - 1  # quotas are one
+    assert len({api.get(path).headers["ETag"] for path in paths.values()}) == len(paths) - 1  # both quotas are one
 
 
 def test_the_etag_of_a_slot_is_another_after_a_change(api, paths):
@@ -75,7 +75,7 @@ def test_the_etag_of_a_slot_is_another_after_a_change(api, paths):
     assert before.headers["ETag"] not in {drained.headers["ETag"], after.headers["ETag"]}
 
 
-#: How each kind is changed: method, body, and status of the answer.
+#: How an object of each kind is changed: method, body, and status of the answer.
 CHANGES = {
     "batches": ("DELETE", None, 202), "gangs": ("DELETE", None, 202), "tasks": ("DELETE", None, 202),
     "pipelines": ("DELETE", None, 202), "slots": ("PATCH", {"drain": True, "reason": "r"}, 200),
@@ -116,7 +116,7 @@ def test_any_version_is_what_a_star_means(api, paths):
 
 
 def test_what_is_only_foreseen_of_a_batch_changes_its_etag_but_not_its_version(api, pool, clock):
-    """A batch that waits is expected later and later: to cancel it is still what the client wanted."""
+    """The expected time of a waiting batch moves on. A client that cancels with the earlier ETag still succeeds."""
     pool.plans_at_once = False
     path = api.post("/v1/batches", json={"jobs": [JOB]}).headers["Location"]
     first = api.get(path)

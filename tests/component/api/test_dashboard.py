@@ -1,4 +1,4 @@
-"""The files of the dashboard, as the API serves them."""
+"""The files of the dashboard, as served by the API."""
 
 import re
 from importlib.resources import files

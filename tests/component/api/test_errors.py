@@ -49,7 +49,7 @@ def test_failure_elsewhere_is_told_without_its_content(pool):
 
 
 def test_error_that_came_by_rpc_is_told_without_the_traceback(pool):
-    # oslo.messaging gives remote exceptions a __str__ that tells the traceback; what was said is the argument.
+    # oslo.messaging gives remote exceptions a __str__ with the traceback. The original message is the argument.
     class Remote(exceptions.NotFound):
         def __str__(self):
             return "no slot\nTraceback: ..."
@@ -78,4 +78,4 @@ def test_error_before_a_resource_has_the_same_form(pool, method, path, status, c
 
 def test_a_path_that_leads_nowhere_is_answered_with_where_the_paths_are(pool):
     said = create_app(pool).test_client().get("/v2/batches").json["errors"][0]["detail"]
-    assert said == "nothing has this path; /v1/openapi.json describes those there are"
+    assert said == "no such path; /v1/openapi.json describes the available ones"

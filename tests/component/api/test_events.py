@@ -1,4 +1,4 @@
-"""What happened to objects, a page at a time."""
+"""Lists of the events of objects, with pages and filters."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def api(pool):
 
 @pytest.fixture
 def slot(api):
-    """A slot that was drained and resumed three times."""
+    """Drain and resume a slot three times; return its path."""
     path = f"/v1/slots/{api.get('/v1/slots').json['slots'][0]['uuid']}"
     for number in range(3):
         api.patch(path, json={"drain": True, "reason": f"repair {number}"})
@@ -26,7 +26,7 @@ def slot(api):
     return path
 
 
-#: Of such a slot; nothing runs in it, so each drain is over at once.
+#: The events of that slot. Nothing runs in it, so each drain completes at once.
 STEPS = ["DrainRequested", "DrainCompleted", "ResumeRequested"] * 3
 
 
@@ -55,7 +55,7 @@ def test_pages_join_to_the_whole_list(api, slot, order):
         pages += 1
     numbers = list(range(1, len(STEPS) + 1))
     assert seen == (numbers if order == "asc" else numbers[::-1])
-    # Pages of 4, 4 and 1 events.
+    # Nine events: pages of 4, 4 and 1.
     assert pages == 3
 
 
@@ -66,7 +66,7 @@ def test_events_are_narrowed_by_name_and_time(api, slot):
     assert names(both) == ["DrainCompleted", "ResumeRequested"] * 3
     assert names(api.get(f"{slot}/events?event=Nonsense")) == []
 
-    # From the second request to drain the slot up to the second return of it, itself left out.
+    # From the second drain request (inclusive) to the second resume request (exclusive).
     since, until = events[3]["at"], events[5]["at"]
     given = {"since": since, "until": until, "sort": "at:asc"}
     found = [event["number"] for event in api.get(f"{slot}/events", query_string=given).json["events"]]
@@ -138,7 +138,7 @@ def test_the_events_of_a_quota_are_its_changes_with_each_limit_before_and_after(
     assert told(api.get(f"{path}/events")) == []
     for method, body in (("PUT", {"jobs": 5, "tickets": -1}), ("PUT", {"jobs": 5}), ("DELETE", None)):
         assert api.open(path, method=method, json=body).status_code == 200
-    # The second request changed nothing.
+    # The second request changed nothing, so it has no event.
     assert told(api.get(f"{path}/events?sort=at:asc")) == [
         (1, "LimitsSet", "jobs default -> 5, tickets default -> unlimited"),
         (2, "LimitsUnset", "jobs 5 -> default, tickets unlimited -> default"),
@@ -156,12 +156,12 @@ def test_the_events_of_a_function_are_those_of_its_design_and_the_fits_of_its_ti
     found = told(api.get(f"/v1/functions/{design['function']}/events?sort=at:asc"))
     name = f"design {design['uuid']}"
     assert found == [(0, "Created", name), (1, "Approved", f"{name}: reviewed")]
-    # Another project's jobs cannot name it: it has no such function.
+    # The design belongs to one project: another project does not see its function.
     foreign = api.get(f"/v1/functions/{design['function']}/events", headers={"X-Project-Id": "other"})
     assert foreign.status_code == 404
 
 
-# ---- Of all objects
+# ---- Events of all objects
 
 
 def test_events_of_all_objects_are_listed_newest_first_each_with_its_object(api, slot):
@@ -172,7 +172,7 @@ def test_events_of_all_objects_are_listed_newest_first_each_with_its_object(api,
     assert {(event["kind"], event["name"], event["project_id"], event["host"]) for event in mine} == {
         ("batch", "night", "demo", ""),
     }
-    # As those of the object itself.
+    # The same events as in the list of the object.
     shown = api.get(f"/v1/batches/{batch}/events").json["events"]
     assert [{name: event[name] for name in shown[0]} for event in mine] == shown
     drained = [event for event in events if event["kind"] == "slot"]

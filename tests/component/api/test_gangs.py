@@ -1,4 +1,4 @@
-"""Gangs over REST."""
+"""Gangs over the REST API."""
 
 import uuid
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_a_gang_that_waits_is_cancelled_at_once_and_once(http):
 
 @pytest.fixture
 def held(pool):
-    """A process in the background of the second of the two processors, of a gang of another project."""
+    """Add a gang of another project, with a process in the background of the second of two processors."""
     gang = Gang(
         uuid=str(uuid.uuid4()), project_id="other", user_id="other", name="", processes=1, runtime_s=60.0,
         cpu_usage=0.5, work_s=60.0, created_at=1000.0, state=GangState.BACKGROUND, attempt=1,

@@ -1,4 +1,4 @@
-"""What `/healthcheck` costs a pool when many ask."""
+"""The load that many requests of `/healthcheck` put on a pool."""
 
 import threading
 
@@ -70,7 +70,7 @@ def test_nobody_waits_for_an_answer_that_another_one_waits_for(check, scheduler,
 def test_strangers_hear_which_part_is_missing_but_no_names(
     scheduler, tmp_path, monkeypatch, detailed, form, error, status, reason
 ):
-    # To list greenlets, oslo.middleware touches every object of the process, also those that other tests left behind:
+    # To list greenlets, oslo.middleware touches every object of the process, also those left behind by other tests:
     # settings of Django raise and torch warns when they are touched.
     monkeypatch.setattr(oslo_middleware.healthcheck, "_find_objects", lambda kind: [])
     conf = keystone_configuration(tmp_path)

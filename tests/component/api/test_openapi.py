@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the API does."""
+"""The OpenAPI document agrees with the behavior of the API."""
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -23,7 +23,7 @@ def document(api):
 
 
 def errors(document, schema, value):
-    """Return what of a value the schema does not allow; references are into the document."""
+    """Return the schema errors of a value. References are resolved in the document."""
     whole = {**schema, "components": document["components"]}
     return [error.message for error in Draft202012Validator(whole).iter_errors(value)]
 
@@ -45,7 +45,7 @@ def test_every_route_is_described(api, document):
 
 
 def followed(document, found):
-    """Return what a reference leads to, or what is there itself."""
+    """Return the component that `found` refers to, or `found` itself if it is no reference."""
     *_, kind, name = found.get("$ref", "//").split("/")
     return document["components"][kind][name] if name else found
 

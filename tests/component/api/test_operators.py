@@ -42,7 +42,7 @@ def test_unknown_slot_is_not_found(api):
 
 @pytest.fixture
 def leased(api, pool):
-    """The path of a slot, and what lets a holder have it."""
+    """Return the path of a slot, and a function that leases the slot to a holder."""
     slot = pool.slots()[0]
 
     def lease(kind, holder, project_id=""):
@@ -109,7 +109,7 @@ def test_a_card_is_drained_and_resumed_with_its_slots_and_shows_who_uses_it(api,
     api.post("/v1/batches", json={"jobs": [{"function": "sha256", "requester": "node-1", "input_bytes": 5}]})
     assert api.get(card).json["card"]["user_list"] == ["slot node-1/card-0/r0 has jobs"]
     drained = api.patch(card, json={"drain": True, "reason": "fan is loud"}).json["card"]
-    # Its job had not begun, and has left.
+    # Its job had not begun and was taken off the slot.
     assert (drained["state"], drained["drain_requested"], drained["user_list"]) == ("out_of_service", True, [])
     assert [(slot["state"], slot["reason"]) for slot in drained["slot_list"]] == [("DRAINED", "fan is loud")]
     resumed = api.patch(card, json={"drain": False}).json["card"]

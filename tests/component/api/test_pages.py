@@ -1,4 +1,4 @@
-"""Every list of the API has pages, in either order, and the client reads all of them."""
+"""Every list of the API has pages, in both orders, and the client reads all of them."""
 
 import re
 import time
@@ -13,12 +13,12 @@ from fpga_pool.model.messages.agents import ObservedFlow
 from fpga_pool.store.store import LastBeat
 from support.permissions import BODIES, JOB
 
-#: In one order only, which is that of the index from which each page is read.
+#: Lists with one order only: that of the index from which their pages are read.
 UNSORTED = {"list_events"}
 
 
 def answered(operation):
-    """Return the fields of the answer."""
+    """Return the fields of the answer of an operation."""
     document = openapi()
     path = re.sub(r"<(\w+)>", r"{\1}", operation.path)
     schema = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
@@ -26,7 +26,7 @@ def answered(operation):
 
 
 def listed(operation):
-    """Return the key under which an answer has a list; None = it has one object."""
+    """Return the key of the list in an answer; None if the answer is a single object."""
     lists = [key for key, field in answered(operation).items() if key != "links" and "$ref" in field.get("items", {})]
     return next(iter(lists), None)
 
@@ -41,7 +41,7 @@ def parameters(operation):
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory, new_pool):
-    """A pool with at least two of everything."""
+    """Return a pool with at least two objects of each kind."""
     pool = new_pool(tmp_path_factory.mktemp("pool"), 100)
     measured = next(iter(pool.counters())).counters
     pool.store.note_alive({"node-2": LastBeat(0, 0, (), measured)}, 1000.0)
@@ -58,7 +58,7 @@ def api(pool):
 
 @pytest.fixture(scope="module")
 def uuids(api, pool):
-    """The object whose jobs or events are listed, by its kind."""
+    """Return the object whose jobs or events are listed, by noun."""
 
     def create(nouns, body):
         answer = api.post(f"/v1/{nouns}", json=body)
@@ -94,7 +94,7 @@ def uuids(api, pool):
 
 
 def pages(api, href, key):
-    """Return the rows of all pages."""
+    """Follow the links of all pages and return their rows."""
     rows = []
     while href:
         answer = api.get(href)
@@ -106,12 +106,12 @@ def pages(api, href, key):
 
 
 def identity(row):
-    """Return what of a row does not change with time."""
+    """Return the fields of a row that do not change with time."""
     known = ("uuid", "name", "kind", "host", "job", "function", "board", "state", "number", "project_id")
     return tuple(row.get(name) for name in known)
 
 
-#: Lists that may have one row here, for nothing makes a second one without a scheduler that runs.
+#: Minimum lengths of the lists that have fewer than two rows here, because no scheduler runs that adds more.
 SHORT = {"calibration": 1, "list_host_events": 0, "list_gang_events": 1, "list_pipeline_events": 1,
          "list_task_events": 1, "list_instance_events": 1, "list_batch_events": 1}  # fmt: skip
 

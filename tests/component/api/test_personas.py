@@ -1,4 +1,4 @@
-"""Every operation of the API as every persona, with the ids of its own project and of another."""
+"""Every operation of the API as every persona, on objects of its own project and of another."""
 
 import json
 import re
@@ -24,16 +24,16 @@ from support.permissions import (
 )
 from support.personas import OTHER_PROJECT, PERSONAS, PROJECT, keystone_configuration, known_tokens
 
-#: In the names of all that the other project has.
+#: A part of the names of all objects of the other project.
 SECRET = "aurora"
-#: Who creates what a project has.
+#: The persona that creates the objects of each project.
 OWNERS = {PROJECT: "manager", OTHER_PROJECT: "other"}
-#: What cannot be done here: a held job sends nothing yet, and the agent of the host reports the card still.
+#: Operations that fail here: a held job gets no tickets, and the card is still reported by its agent.
 REFUSED = {"create_tickets": 409, "remove_card": 409}
 
 
 class Projects:
-    """Two projects, whose objects are made when they are needed, and the pool."""
+    """The objects of two projects, which are created on demand, and the pool."""
 
     def __init__(self, client, pool):
         self._client, self._pool = client, pool
@@ -44,7 +44,7 @@ class Projects:
         return self._client.open(path, method=method, headers={"X-Auth-Token": who} if who else {}, **more)
 
     def request(self, operation, who, owner=PROJECT, named=None):
-        """Request an operation on an object of a project; the parameter names a project."""
+        """Request an operation on an object of project `owner`; `named` is the value of the parameter `project_id`."""
         uuid, job = self.target(operation.noun, owner)
         path = operation.path.replace("<uuid>", uuid).replace("<name>", uuid)
         body = body_of(operation.name, job)
@@ -57,7 +57,7 @@ class Projects:
         return answer
 
     def target(self, noun, owner):
-        """Return what the path names, and a job of it if it has some."""
+        """Return the object to put into the path, and one of its jobs if it has any."""
         fixed = {"host": "node-1", "function": "sha256", "project": OTHER_PROJECT, "quota": OTHER_PROJECT, "": ""}
         if noun in fixed:
             return fixed[noun], ""
@@ -85,7 +85,7 @@ class Projects:
         return f"{word}_{self._number}"
 
     def work_of(self, owner):
-        """Return all that a project has, as it is shown."""
+        """Return all objects of a project, as the API lists them."""
         for noun in (*NOUNS, "design"):
             self.target(noun, owner)
         lists = ("batches", "designs", "gangs", "jobs", "pipelines", "tasks")
@@ -95,7 +95,7 @@ class Projects:
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory, new_pool):
     pool = new_pool(tmp_path_factory.mktemp("pool"), 100)
-    for project in OWNERS:  # this test asks as fast as it can
+    for project in OWNERS:  # the test must not be limited by its rate of requests
         pool.set_quota(project, QuotaLimits(requests_per_s=10**6))
     with known_tokens():
         conf = keystone_configuration(tmp_path_factory.mktemp("api"))

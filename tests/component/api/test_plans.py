@@ -1,4 +1,4 @@
-"""Dry runs over the REST API, on the real rules."""
+"""Dry runs over the REST API, planned by the real policies."""
 
 import pytest
 from oslo_config import cfg
@@ -22,7 +22,7 @@ def test_a_plan_says_when_where_and_how_good_and_stores_nothing(api, pool):
     plan = answer.json["plan"]
     assert (plan["policy"], plan["jobs"], plan["input_bytes"]) == ("ect", 3, 3000)
     first, second, third = plan["job_list"]
-    # Two slots: two jobs compute side by side, the third after one of them.
+    # There are two slots: two jobs compute concurrently, and the third follows one of them.
     assert {first["slot"], second["slot"]} == {"node-1/card-0/r0", "node-2/card-0/r0"}
     assert {one["slot"].split("/")[0] for one in plan["job_list"]} == {one["host"] for one in plan["job_list"]}
     assert second["name"] == "b.bin"

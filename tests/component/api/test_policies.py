@@ -1,4 +1,4 @@
-"""What the rules of the policy mean in detail, by tokens that Keystone's own middleware reads; and their files."""
+"""The rules of the policy in detail, with tokens that Keystone's own middleware validates, and policy files."""
 
 import os
 import time
@@ -137,7 +137,7 @@ def test_headers_of_identity_from_outside_are_not_believed(api):
 
 @pytest.fixture
 def api_with_rule(pool, keystone, configuration, tmp_path):
-    """The API with one rule of a policy file."""
+    """Return a function that makes an API whose policy file has the given rule."""
 
     def make(rule):
         (tmp_path / "policy.yaml").write_text(f"{rule}\n")
@@ -173,7 +173,7 @@ def test_who_may_purge_but_not_end_work_of_others_purges_the_own_project_alone(a
 
 
 def test_a_token_of_a_domain_alone_is_not_one_of_all_projects(pool):
-    """Older versions of oslo.policy let one in where `enforce_scope` is false."""
+    """Older versions of oslo.policy accept such a token if `enforce_scope` is false."""
     with create_app(pool).test_request_context():
         g.tenant = Tenant("", "u")
         with pytest.raises(Forbidden, match=r"^a token of a project, or of system scope, is required$"):
@@ -194,7 +194,7 @@ def test_a_policy_file_overrides_a_rule(api_with_rule, tmp_path):
     api = api_with_rule('"fpga_pool:list_slots": "role:reader"')
     assert api.get("/v1/slots", headers={"X-Auth-Token": "reader"}).status_code == 200
     assert api.patch("/v1/slots/x", json={"drain": True}, headers={"X-Auth-Token": "reader"}).status_code == 403
-    # A change is followed, and what was decided before counts for a moment only.
+    # A changed file is read again. Earlier decisions are cached for a moment only.
     (tmp_path / "policy.yaml").write_text('"fpga_pool:list_slots": "role:nobody"\n')
     wait_until(lambda: api.get("/v1/slots", headers={"X-Auth-Token": "reader"}).status_code == 403, "the file is read")
 
@@ -227,7 +227,7 @@ def test_the_dashboard_asks_for_a_token_and_shows_what_it_may_see(pool, keystone
                 0,
                 "",
             ]
-            # The browser itself notes what was refused; the list of slots is refused to the page's worker.
+            # The browser logs the 401 itself. The 403 of the list of slots is answered to the page's worker.
             refused = {text.rpartition(" of ")[2] for text in dashboard.complaints}
             assert refused == {"401 (UNAUTHORIZED)"}
             dashboard.complaints.clear()

@@ -1,4 +1,4 @@
-"""When a process of the API is announced, whatever keeps the announcements."""
+"""When a process of the API is announced to the schedulers, also if announcements are delayed."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ LIMIT_S = 60
 
 
 class Scheduler:
-    """Hears announcements once it may."""
+    """A scheduler that answers announcements only after `may` is set."""
 
     def __init__(self):
         self.heard, self.asked, self.may = [], threading.Event(), threading.Event()
@@ -37,7 +37,7 @@ def test_the_end_does_not_wait_long_and_comes_after_what_was_said_before(schedul
     announced.begin()
     assert scheduler.asked.wait(LIMIT_S)
     stop = presence.Loop.stop
-    # Were it to wait for the step that is under way, it would do so for a minute.
+    # If it waited for the announcement in progress, it would wait for a minute.
     monkeypatch.setattr(presence.Loop, "stop", lambda loop: stop(loop, LIMIT_S))
     began_s = time.monotonic()
     announced.end()
@@ -53,7 +53,7 @@ def test_the_end_waits_until_it_is_told(scheduler, monkeypatch):
     monkeypatch.setattr(presence, "ANNOUNCED_S", LIMIT_S)
     scheduler.may.set()
     announced = Presence(scheduler)
-    announced.end()  # it has not begun
+    announced.end()  # not begun yet
     announced.begin()
     announced.end()
     assert scheduler.heard[-1] is True

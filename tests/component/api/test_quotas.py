@@ -62,7 +62,7 @@ def test_more_requests_than_the_quota_allows_are_refused_with_the_time_to_come_a
     refused = next(answer for answer in answers if answer.status_code != 200)
     (error,) = refused.json["errors"]
     assert (refused.status_code, error["code"]) == (429, "fpga_pool.too_many_requests")
-    # A whole one is there again a second later at most; the header has whole seconds.
+    # A token for a whole request is available again within a second. The header has whole seconds.
     assert refused.headers["Retry-After"] == "1"
     assert api.get("/v1/hosts", headers={"X-Project-Id": "other"}).status_code == 200
 
@@ -80,7 +80,7 @@ def test_operators_without_a_project_have_no_quota(api, pool):
 
 
 class Now:
-    """The clock of a test."""
+    """The clock of a test, in seconds."""
 
     s = 1000.0
 
@@ -137,7 +137,7 @@ def test_no_project_has_all_places_of_requests_that_wait():
     places = Places()
     with contextlib.ExitStack() as stack:
         granted = [stack.enter_context(places.taken(project, 5.0)) for project in ["p"] * 20 + ["q"] * 16]
-        # Those that may not wait are under way.
+        # Requests that may not wait count as requests under way.
         assert (granted[:20].count(5.0), granted[20:].count(5.0)) == (16, 8)
     with places.taken("p", 5.0) as wait_s:
         assert wait_s == 5.0
@@ -146,7 +146,7 @@ def test_no_project_has_all_places_of_requests_that_wait():
 def test_no_project_has_many_requests_under_way_those_that_wait_not_counted():
     places = Places()
     with contextlib.ExitStack() as stack:
-        for wait_s in [5.0] * 12 + [0.0] * 12:  # of 32 threads 24 are taken
+        for wait_s in [5.0] * 12 + [0.0] * 12:  # 24 of 32 threads are taken
             stack.enter_context(places.taken("p", wait_s))
         with (
             pytest.raises(TooManyRequests, match="12 requests of project p are under way"),

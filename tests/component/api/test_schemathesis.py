@@ -1,4 +1,4 @@
-"""Whatever a persona requests, it is answered as the OpenAPI document says, and learns nothing of another project.
+"""Any request of any persona is answered according to the OpenAPI document, and reveals nothing of another project.
 
 Each operation is requested by each persona, with data that fit its schema and with data that do not.
 """
@@ -40,18 +40,18 @@ CHECKS = [
 ]
 WORK = {"batches": "create_batch", "gangs": "create_gang", "pipelines": "create_pipeline", "tasks": "create_task",
         "designs": "create_design"}  # fmt: skip
-#: In the names of all that the other project has.
+#: A part of the names of all objects of the other project.
 SECRET = "aurora"
-#: What takes nothing but names, or nothing at all.
+#: Operations that take only names, or no parameters at all, so that no data can violate their schema.
 NEVER_UNFITTING = {"show_host", "show_function", "show_pool", "show_quota"}
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
 
 
 @pytest.fixture(scope="module")
 def application(tmp_path_factory, new_pool):
-    """The API as it is served, in front of a pool with work of two projects."""
+    """Return the API, with its middleware, in front of a pool with work of two projects."""
     bench = new_pool(tmp_path_factory.mktemp("pool"), 100)
-    for project_id in (PROJECT, OTHER_PROJECT):  # this test asks as fast as it can
+    for project_id in (PROJECT, OTHER_PROJECT):  # the test must not be limited by its rate of requests
         bench.set_quota(project_id, QuotaLimits(requests_per_s=10**6))
     with known_tokens():
         yield make_application(keystone_configuration(tmp_path_factory.mktemp("api")), bench, keystone=True)
@@ -60,7 +60,7 @@ def application(tmp_path_factory, new_pool):
 
 @pytest.fixture(scope="module")
 def objects(application):
-    """Uuids of what the project of the personas has, of what the other one has, and of the pool's, by their nouns."""
+    """Return the uuids of the objects of the personas' project, of the other project and of the pool, by noun."""
     client = Client(application)
     found = {who: created(client, who) for who in ("member", "other")}
     for nouns in ("cards", "slots", "bitstreams"):
@@ -76,7 +76,7 @@ def created(client, who):
     headers, found = {"X-Auth-Token": who}, {}
     for nouns, operation in WORK.items():
         found[nouns] = []
-        for number in range(3):  # some are cancelled on the way
+        for number in range(3):  # some of them get cancelled during the test
             name = f"{SECRET if who == 'other' else 'plain'}_{number}"
             answer = client.post(f"/v1/{nouns}", json=BODIES[operation] | {"name": name}, headers=headers)
             assert answer.status_code == 201, answer.text
@@ -87,12 +87,12 @@ def created(client, who):
 
 @functools.cache
 def cases(application, mode):
-    """Return by name of an operation what generates requests of it."""
+    """Return a strategy that generates requests, for each operation name."""
     schema = schemathesis.openapi.from_wsgi("/v1/openapi.json", application)
     schema.config.generation.update(modes=[mode])
     # The token is that of the persona.
     schema.config.generation.with_security_parameters = False
-    # Versions of other services are not in the schema, but are not refused.
+    # The schema does not describe version headers of other services, which are accepted.
     fixed = {"headers": {versions.HEADER: versions.names()[-1]}} if mode is GenerationMode.NEGATIVE else {}
     operations = [one.ok() for one in schema.get_all_operations()]
     return {one.definition.raw["operationId"]: one.as_strategy(generation_mode=mode, **fixed) for one in operations}
@@ -107,13 +107,13 @@ def test_every_answer_is_as_the_document_says(application, objects, persona, mod
         if mode is GenerationMode.POSITIVE or name not in NEVER_UNFITTING:
             try:
                 request(BY_NAME[name], generated, objects, persona)
-            except (Exception, FailureGroup) as error:  # to see them all
+            except (Exception, FailureGroup) as error:  # to report all failures together
                 wrong[name] = "\n".join(map(str, getattr(error, "exceptions", [error])))
     assert wrong == {}, "\n".join(f"{name}: {what}" for name, what in wrong.items())
 
 
 def request(operation, generated, objects, persona):
-    """Request an operation with several sets of data, some of them on the objects of each project."""
+    """Request an operation with several sets of data, including requests for the objects of each project."""
     nouns = operation.path.split("/")[2]
 
     @settings(max_examples=max(settings.default.max_examples // 10, 1))
@@ -126,7 +126,7 @@ def request(operation, generated, objects, persona):
         body = BODIES.get(operation.name)
         if body and fits(case, ParameterLocation.BODY) and data.draw(st.sampled_from([True, False])):
             case.body = body
-        if "wait_s" in (case.query or {}):  # what waits takes its time
+        if "wait_s" in (case.query or {}):  # do not wait for changes
             case.query["wait_s"] = 0
         answer = case.call(headers={"X-Auth-Token": persona})
         case.validate_response(answer, checks=CHECKS)
@@ -135,12 +135,12 @@ def request(operation, generated, objects, persona):
             if some and names and whose == "other" and nouns in {*WORK, "jobs"}:
                 assert answer.status_code >= 400
 
-    if settings.default.derandomize:  # other examples of each persona, the same in every run
+    if settings.default.derandomize:  # the examples differ between personas, but are the same in every run
         ask = seed(zlib.crc32(f"{operation.name} {persona}".encode()))(ask)
     ask()
 
 
 def fits(case, part):
-    """Return whether a part of a request fits the schema, if it has such a part."""
+    """Return whether a part of a request fits the schema, or is absent."""
     found = case.meta.components.get(part)
     return found is None or not found.mode.is_negative

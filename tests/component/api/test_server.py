@@ -60,7 +60,7 @@ def test_says_why_a_body_is_too_large(pool, serve):
 
 
 def opened(url, sent=b"", times=1):
-    """Open connections that send so much and no more."""
+    """Open connections, and send the given bytes and no more on each."""
     address = urlsplit(url)
     for _ in range(times):
         sock = socket.create_connection((address.hostname, address.port), WAIT_S)
@@ -69,7 +69,7 @@ def opened(url, sent=b"", times=1):
 
 
 def answer(sock):
-    """Return all that the server sends until it closes."""
+    """Return all bytes that the server sends until it closes the connection."""
     sock.settimeout(WAIT_S)
     heard = b""
     with contextlib.suppress(ConnectionError):
@@ -86,7 +86,7 @@ POST = b"POST /v1/batches HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicati
     "sent", [b"", b"GET /v1/sl", POST + b"Content-Length: 1000\r\n\r\n{"], ids=["", "head", "body"]
 )
 def test_clients_that_send_no_whole_request_hold_no_thread(pool, serve, sent):
-    """There are twice as many of them as threads; their deadlines are not reached."""
+    """There are twice as many such clients as threads, and their deadlines are not reached."""
     url = serve(pool, limits=ReceptionLimits(head_s=600.0, body_s=600.0))
     with contextlib.ExitStack() as stack:
         for sock in opened(url, sent, times=64):
@@ -121,7 +121,7 @@ def test_a_request_that_does_not_come_or_cannot_be_read_is_refused(pool, sent, s
     limits = ReceptionLimits(head_s=0.5, body_s=0.2, linger_s=WAIT_S)
     server = ApiServer(create_app(pool), "127.0.0.1", 0, limits)
     server.bind()
-    (sock,) = opened(server.url, sent)  # what is sent is there before the server counts its time
+    (sock,) = opened(server.url, sent)  # the bytes have arrived before the server starts its timers
     server.start()
     with sock:
         heard = answer(sock)
@@ -162,7 +162,7 @@ LARGE = 30 * 2**20
 
 
 class Serving:
-    """A server of an application that gives one answer to everybody."""
+    """A server of an application that gives the same answer to every request."""
 
     def __init__(self, answer, **limits):
         self._answer = answer
@@ -183,13 +183,13 @@ class Serving:
 
     @property
     def connections(self):
-        """How many there are, as far as they were accepted."""
+        """Return the number of open connections that were accepted."""
         return len(self._server._server.reception._open)
 
 
 @pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"], ids=["stays", "ends"])
 def test_clients_that_do_not_take_their_answers_hold_no_thread(ending):
-    """There are twice as many of them as threads; their deadlines are not reached."""
+    """There are twice as many such clients as threads, and their deadlines are not reached."""
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(Serving(b"x" * 2**20, answer_s=600.0)).url
         for sock in opened(url, GET + ending + b"\r\n", times=64):
@@ -199,7 +199,7 @@ def test_clients_that_do_not_take_their_answers_hold_no_thread(ending):
 
 @pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"], ids=["stays", "ends"])
 def test_a_client_that_reads_late_gets_the_whole_answer(ending):
-    """At the least rate it takes a minute, so that its client has that, too."""
+    """At the minimum rate the answer takes a minute, so the client may take a minute, too."""
     with Serving(b"x" * LARGE, answer_s=0.2, least_bytes_per_s=LARGE / 60) as server:
         (late,) = opened(server.url, GET + ending + b"\r\n")
         with late:
@@ -237,7 +237,7 @@ def test_an_answer_that_is_made_while_the_server_ends_arrives_whole():
         assert asked.wait(WAIT_S)
         stopping = threading.Thread(target=server.stop)
         stopping.start()
-        time.sleep(0.5)  # it waits for the answer
+        time.sleep(0.5)  # the server waits for the answer
         ends.set()
         assert len(answer(sock).partition(b"\r\n\r\n")[2]) == LARGE
         stopping.join(WAIT_S)
@@ -274,7 +274,7 @@ def test_requests_of_a_project_that_wait_for_changes_leave_threads_to_others(poo
         answered, _, _ = select.select(waiting, [], [], 0)
         assert len(answered) < len(waiting)
         changed.set()
-        # Those that may not wait are under way, and too many at once; 16 wait, and eight have places besides.
+        # 16 requests wait for changes, and at least eight more are processed without waiting. The others are refused.
         said = [answer(sock)[9:12] for sock in waiting]
         assert set(said) <= {b"200", b"429"}
         assert said.count(b"200") >= 16 + 8
@@ -282,7 +282,7 @@ def test_requests_of_a_project_that_wait_for_changes_leave_threads_to_others(poo
 
 @pytest.mark.long
 def test_silent_and_dripping_connections_do_not_delay_requests(pool, serve):
-    """500 that are silent and 100 that drip: 198 of 200 requests wait for none of them to be given up."""
+    """With 500 silent and 100 slowly sending connections, 198 of 200 requests take less than 1 s."""
     url = serve(pool)
     with contextlib.ExitStack() as stack:
         for sock in opened(url, times=500):

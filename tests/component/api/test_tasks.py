@@ -1,4 +1,4 @@
-"""Tasks over REST; each host of the pool has one slot."""
+"""Tasks over the REST API. Each host of the pool has one slot."""
 
 import uuid
 

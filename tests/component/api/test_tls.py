@@ -38,7 +38,7 @@ def configured(files):
 
 @pytest.fixture
 def secure(pool, serve, tls):
-    """Serve the pool over TLS; returns the URL."""
+    """Return a function that serves the pool over TLS and returns the URL."""
     return lambda **options: serve(pool, tls=tls, **options)
 
 
@@ -72,7 +72,7 @@ def test_several_requests_of_one_connection_are_answered(secure, connect):
 
 
 def test_a_body_and_an_answer_of_many_records_arrive_whole(secure, connect):
-    """A record of TLS has 16 KiB at most; the body is more than 50 of them, the answer more than 4."""
+    """A TLS record has at most 16 KiB. The body takes more than 50 records, the answer more than 4."""
     connection = connect(secure())
     jobs = [JOB | {"name": f"job {number} " + 200 * "x"} for number in range(3000)]
     body = json.dumps({"jobs": [*jobs, JOB | {"function": "nosuch"}]})
@@ -112,7 +112,7 @@ def test_a_client_that_waits_for_leave_to_send_gets_it(secure, certificate):
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01\x00"], ids=["silent", "half a hello"])
 def test_clients_that_do_not_end_their_handshake_hold_no_thread(secure, connect, sent):
-    """There are twice as many of them as threads; their deadlines are not reached."""
+    """There are twice as many such clients as threads, and their deadlines are not reached."""
     url = secure(limits=ReceptionLimits(head_s=600.0, body_s=600.0))
     with contextlib.ExitStack() as stack:
         for _ in range(64):
@@ -152,12 +152,12 @@ def test_the_client_accepts_only_a_certificate_that_is_proven(secure, certificat
         Client(url, cacert=f"{tmp_path}/none")
 
 
-# What cannot be used
+# Certificates and keys that cannot be used
 
 
 @pytest.fixture
 def copies(certificate, tmp_path):
-    """Copies of certificate and key, to be spoilt."""
+    """Return copies of certificate and key, for a test to damage."""
     made = tmp_path / "cert.pem", tmp_path / "key.pem"
     for copy, original in zip(made, certificate, strict=True):
         copy.write_bytes(original.read_bytes())

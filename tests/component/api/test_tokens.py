@@ -1,4 +1,4 @@
-"""Tokens that Keystone's middleware has found valid are remembered for a moment; nothing else is believed for it."""
+"""Tokens that Keystone's middleware found valid are cached for a moment. The cache makes no other token valid."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ FUNCTIONS, JOBS = "/v1/functions", "/v1/jobs"
 
 
 class Keystone(AuthTokenFixture):
-    """Knows an expired token where the middleware asks for it, as Keystone does (`allow_expired=1`)."""
+    """A Keystone that, like the real one, returns an expired token only if asked with `allow_expired=1`."""
 
     def fetch_token(self, token, *, allow_expired=False):
         return self._token_data[token] if allow_expired and token in self._token_data else super().fetch_token(token)
@@ -32,7 +32,7 @@ def keystone():
 
 @pytest.fixture
 def api(pool, keystone, tmp_path, monkeypatch):
-    """An API that remembers tokens for as long as it lives."""
+    """Return an API that caches tokens for its whole lifetime."""
     monkeypatch.setattr(tokens, "REMEMBERED_S", 1000.0)
     configuration = keystone_configuration(tmp_path)
     application = make_application(configuration, pool, keystone=True)
@@ -113,4 +113,4 @@ def test_a_token_of_a_service_makes_an_expired_one_valid_and_one_of_another_user
     for name, data in known.items():
         keystone.add_token(data, token_id=name)
     assert status(api, FUNCTIONS, user, **{"X-Service-Token": service}) == expected
-    assert status(api, FUNCTIONS, user) == (200 if user == "reader" else 401)  # an expired one is not remembered
+    assert status(api, FUNCTIONS, user) == (200 if user == "reader" else 401)  # an expired token is not cached

@@ -1,4 +1,4 @@
-"""What projects have used, over the REST API, the client and the command line."""
+"""The usage of projects over the REST API, in the client and on the command line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`fpga_pool.wsgi.api`, as a WSGI server imports it: in a process of its own."""
+"""`fpga_pool.wsgi.api`, imported in a separate process as by a WSGI server."""
 
 import os
 import subprocess
@@ -55,7 +55,7 @@ def test_a_wsgi_server_finds_the_application_and_a_load_balancer_its_health(tmp_
         (
             "auth_strategy = noauth",
             "[api] auth_strategy: noauth is refused under a WSGI server",
-        ),  # its address is unknown
+        ),  # the address it will listen on is unknown
         ("port = 99999", "[api] port: expected a whole number from 0 to 65535, found '99999'"),
     ],
 )

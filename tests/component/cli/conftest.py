@@ -10,7 +10,7 @@ SETUP = Path(__file__).parents[3] / "setup.cfg"
 
 
 class Terminal(io.StringIO):
-    """A stream that says whether somebody looks at it."""
+    """A stream that is a terminal or not."""
 
     def __init__(self, *, tty):
         super().__init__()
@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
 
 
 class Answer:
-    """What a command left behind."""
+    """The exit status and the output of a command."""
 
     def __init__(self, status, out, err):
         self.status = status
@@ -35,7 +35,7 @@ class Answer:
 
 @pytest.fixture
 def commands():
-    """The commands as setup.cfg registers them; the package need not be installed."""
+    """Return the commands that setup.cfg registers. The package need not be installed."""
     from importlib.metadata import EntryPoint
 
     from cliff.commandmanager import CommandManager
@@ -52,7 +52,7 @@ def commands():
 
 @pytest.fixture
 def run(commands, pool, serve):
-    """Run `fpga-pool` with arguments against the pool's API."""
+    """Return a function that runs `fpga-pool` with arguments against the pool's API."""
     from fpga_pool.cli.client.main import PoolApp
 
     url = serve(pool)

@@ -350,7 +350,7 @@ def test_a_batch_names_those_that_it_waits_for(create, run, client, files):
     (row,) = create("--hold", "--after", first.uuid, "-f", "json", *files).json
     assert row["pending_reason"] == f"held by its owner; waits for batch {first.uuid}"
     (plan,) = (create("--dry-run", "--after", first.uuid.upper(), "-f", "json", files[0]).json,)
-    assert plan["pending_reason"].endswith(f"waits for batch {first.uuid}: planned as if it was not")
+    assert plan["pending_reason"].endswith(f"waits for batch {first.uuid}; the plan ignores this")
     answer = create("--after", uuid.UUID(int=1), *files)
     assert (answer.status, answer.err) == (1, f"fpga-pool: no batch {uuid.UUID(int=1)}\n")
 

@@ -15,7 +15,7 @@ simulates = "sha256"
 
 @pytest.fixture
 def files(tmp_path):
-    """A manifest and a bitstream."""
+    """Return the paths of a manifest and of a bitstream."""
     (tmp_path / "mine.toml").write_text(MANIFEST)
     (tmp_path / "mine.bin").write_bytes(BITSTREAM)
     return tmp_path / "mine.toml", tmp_path / "mine.bin"
@@ -30,7 +30,7 @@ def test_a_design_is_submitted_decided_on_by_an_operator_and_deleted(run, files,
     saved = run("design", "save", made["uuid"], tmp_path / "review.bin", "-f", "json").json
     assert saved["sha256"] == hashlib.sha256(BITSTREAM).hexdigest() == made["sha256"]
     assert (tmp_path / "review.bin").read_bytes() == BITSTREAM
-    assert run("design", "save", made["uuid"], tmp_path / "review.bin").status != 0  # it exists
+    assert run("design", "save", made["uuid"], tmp_path / "review.bin").status != 0  # the file exists
     assert run("design", "reject", "mine", "--reason", "too large", "-f", "json").json["reason"] == "too large"
     approved = run("design", "approve", "mine", "--public", "-f", "json").json
     assert (approved["state"], approved["public"]) == ("APPROVED", True)

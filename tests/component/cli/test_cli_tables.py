@@ -1,4 +1,4 @@
-"""What all commands have in common: tables that fit a terminal, with units for people."""
+"""Common properties of all commands: tables that fit a terminal, and human-readable units."""
 
 import argparse
 import configparser
@@ -35,7 +35,7 @@ def results(row):
 
 
 def tables():
-    """Yield each command with what its tables have in full."""
+    """Yield each command with the columns of each of its tables in full."""
     for command in registered():
         if columns := names(getattr(command, "COLUMNS", ())):
             yield command, columns
@@ -49,7 +49,7 @@ TABLES = list(tables())
 
 
 def content(column):
-    """Return a text that is as long as real ones get."""
+    """Return a text as long as real values of the column get."""
     if column == "uuid" or column.endswith("_uuid"):
         return UUID
     if column == "at" or column.endswith("_at"):
@@ -58,7 +58,7 @@ def content(column):
 
 
 def drawn(kind, columns, **options):
-    """Return the lines of the table that a command draws of a row."""
+    """Return the lines of the table that a command prints for one row."""
     command = kind(PoolApp(stdout=Terminal(tty=False)), None, cmd_name="x")
     defaults = {action.dest: action.default for action in command.get_parser("x")._actions}
     command.formatter = command._formatter_plugins["table"].obj
@@ -78,7 +78,7 @@ def test_a_table_fits_80_columns_and_keeps_identifiers_whole(kind, columns):
     if hasattr(kind, "SHORT"):
         long = drawn(kind, columns, long=True)
         assert all(f"| {name} " in long[1] for name in columns)
-        assert len(long) == 5  # of which one is the row
+        assert len(long) == 5  # one of them is the row
 
 
 def test_digests_stay_whole_and_states_are_shown_where_a_result_is_missing():
@@ -97,7 +97,7 @@ def test_digests_stay_whole_and_states_are_shown_where_a_result_is_missing():
     assert sum(digest in line for line in complete) == 2
     assert "state" not in complete[1]
     assert "FAILED" in "".join(lines("a", digest, ""))
-    # What went wrong says more.
+    # The error takes the place of the other columns.
     wrong = "header (rows, columns): expected 8 bytes, the input ends after 3"
     assert lines("a", "", error=wrong)[1:4:2] == ["| file | error" + " " * 60 + "|", f"| a    | {wrong} |"]
 

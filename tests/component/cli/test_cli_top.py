@@ -1,4 +1,4 @@
-"""`fpga-pool pool`: counts, and the pool in a terminal."""
+"""`fpga-pool pool`: counts of work, and the view of the pool in a terminal."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ from fpga_pool.model.messages.work import JobRequest
 
 @pytest.fixture
 def work(pool, client):
-    """An instance, and one more of each than is listed; the newest batch is not."""
+    """Create an instance, and one more batch and gang than `top` lists; return the batches."""
     pool.instance_on("node-2")
     batches = [
         client.create_batch(
@@ -99,7 +99,7 @@ def test_a_pool_that_is_not_there_is_one_line(run):
 
 
 class Answers:
-    """What a pool answers, one after the other; the last one again and again."""
+    """The answers of a pool, in order. The last one is repeated."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -122,7 +122,7 @@ def test_silence_is_told_until_the_pool_answers_again():
     while not looking.silence:
         looking.join(0.01)
     assert looking.note().startswith("no answer for ")
-    assert looking.note().endswith("s, what is below is old: no pool responds")
+    assert looking.note().endswith("s, the data below are outdated: no pool responds")
     answers.answers = ["second"]
     while looking.silence:
         looking.join(0.01)

@@ -1,4 +1,4 @@
-"""Helps of commands: examples that can be copied, usages, and lines as wide as the terminal."""
+"""Help texts of commands: examples that can be copied, usage lines, and line lengths that fit the terminal."""
 
 import io
 import re
@@ -25,13 +25,13 @@ def parser_of(app, program, name):
 
 
 def examples_in(text):
-    """Return the lines below each `Example:`."""
+    """Return the line below each `Example:`."""
     return re.findall(r"^Example:\n\n  (.*)\n\n", text, re.MULTILINE)
 
 
 def test_each_command_has_an_example_on_a_line_of_its_own_that_it_understands(app):
     for name, _ in app.command_manager:
-        if name in ("help", "complete"):  # cliff's
+        if name in ("help", "complete"):  # these are commands of cliff
             continue
         parser = parser_of(app, app.NAME, name)
         examples = examples_in(parser.format_help())

@@ -1,4 +1,4 @@
-"""Metrics on a loopback address are not for web pages."""
+"""Web pages cannot read metrics that are served on a loopback address."""
 
 import pytest
 from werkzeug.test import Client

@@ -1,4 +1,4 @@
-"""`openstack fpga`: the plug-in in the shell of osc_lib, loaded as python-openstackclient does it."""
+"""`openstack fpga`: the plug-in in the shell of osc_lib, loaded as by python-openstackclient."""
 
 import io
 import json
@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 import pytest
 
 with warnings.catch_warnings():
-    # osc_lib has deprecated a module that it imports itself.
+    # osc_lib imports a module that it has deprecated itself.
     warnings.simplefilter("ignore", DeprecationWarning)
     from osc_lib import clientmanager
     from osc_lib.shell import OpenStackShell
@@ -30,7 +30,7 @@ class Manager(clientmanager.ClientManager):
 
 
 class Shell(OpenStackShell):
-    """The `openstack` command, with our plug-in alone."""
+    """The `openstack` command with only the plug-in of this package."""
 
     def build_option_parser(self, *arguments, **options):
         return PLUGIN.load().build_option_parser(super().build_option_parser(*arguments, **options))

@@ -1,4 +1,4 @@
-"""Every operation of the API is reached by one method of the client, and by one command."""
+"""Every operation of the API is requested by one method of the client and by one command."""
 
 import contextlib
 import uuid
@@ -22,7 +22,8 @@ SUBTASK = SubtaskRequest(uuid=str(uuid.uuid4()), name="a", function="sha256", re
 SHARE = ShareRequest(uuid=str(uuid.uuid4()), requester="node-1", input_bytes=5)
 TICKET = TicketRequest(job=ONE, purpose="send", source_address="127.0.0.1", source_port=1)
 MANIFEST = {name: value for name, value in BODIES["create_design"].items() if name != "bitstream"}
-#: By operation: the method that requests it, with arguments, those by name last; what is named need not exist.
+#: The client method that requests each operation, and its arguments; a trailing dict holds keyword arguments. The named
+#: objects need not exist.
 METHODS = {
     "create_batch": ("create_batch", [JOB]),
     "list_batches": ("batches",),
@@ -91,7 +92,7 @@ METHODS = {
         ("slot", "slots"), ("host", "hosts"), ("instance", "instances"), ("design", "designs"),
         ("card", "cards"), ("function", "functions"), ("quota", "quotas"))},
 }  # fmt: skip
-#: By operation: the command that requests it.
+#: The command that requests each operation.
 COMMANDS = {
     "create_batch": "batch create --function sha256 --requester node-1 --hold FILE",
     "list_batches": "batch list",
@@ -161,7 +162,7 @@ COMMANDS = {
     **{f"list_{noun}_events": f"event list {noun} {ONE}"
        for noun in ("batch", "gang", "pipeline", "task", "job", "instance", "design")},
 }  # fmt: skip
-#: Operations without a command of their own, and why.
+#: The operations for which there is no separate command, and why.
 NO_COMMAND = {
     "create_tickets": "`batch create` and others ask for tickets when they send and fetch",
     "confirm_results": "`batch fetch` and others say so when they have a result",
@@ -170,13 +171,13 @@ NO_COMMAND = {
 
 @pytest.fixture
 def reached():
-    """The operations that were requested."""
+    """Return the list to which the names of requested operations are appended."""
     return []
 
 
 @pytest.fixture
 def url(pool, reached):
-    """The API of a pool, which writes down what is requested."""
+    """Serve the API of a pool that records the requested operations; return the URL."""
     from flask import request
 
     app = create_app(pool)

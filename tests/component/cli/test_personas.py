@@ -1,4 +1,4 @@
-"""Every command as every persona, with what its own project has and with what another has."""
+"""Every command as every persona, on objects of its own project and of another."""
 
 import io
 import json
@@ -31,14 +31,14 @@ def pool(tmp_path_factory, new_pool):
 
 @pytest.fixture(scope="module")
 def instances(pool):
-    """An instance of each project, by the token that creates what the project has."""
+    """Return an instance of each project, by the token that creates the other objects of that project."""
     return {"manager": pool.instance_on("node-1", PROJECT), "other": pool.instance_on("node-2", OTHER_PROJECT)}
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory, pool):
-    """The API of a pool that asks for tokens."""
-    for project in (PROJECT, OTHER_PROJECT):  # this test asks as fast as it can
+    """Serve the API of a pool that requires tokens; return the URL."""
+    for project in (PROJECT, OTHER_PROJECT):  # the test must not be limited by its rate of requests
         pool.set_quota(project, QuotaLimits(requests_per_s=10**6))
     with known_tokens():
         conf = keystone_configuration(tmp_path_factory.mktemp("api"))
@@ -58,7 +58,7 @@ def directory(tmp_path):
 
 @pytest.fixture
 def run(commands, url, directory, monkeypatch):
-    """Run a command of `fpga-pool` with the token of a persona; returns the status and what it printed."""
+    """Return a function that runs `fpga-pool` with the token of a persona and returns status, output and errors."""
     clouds = {
         who: {"auth_type": "admin_token", "auth": {"endpoint": url, "token": who}} for who in (*PERSONAS, "other")
     }
@@ -80,7 +80,7 @@ def run(commands, url, directory, monkeypatch):
 
 @pytest.fixture
 def words(url, directory, instances):
-    """Return the words of a command, with what its arguments name made anew by `owner`."""
+    """Return a function that completes a command. The objects that it names are created by `owner` for each call."""
 
     def ask(method, path, owner, body=None):
         return requests.request(method, f"{url}{path}", json=body, headers={"X-Auth-Token": owner}, timeout=30).json()
@@ -137,7 +137,7 @@ def test_only_admins_may_name_another_project(commands, run, words, persona):
     wrong = {}
     for command, (_, operations, complaint) in COMMANDS.items():
         parser = commands.find_command(command.split())[0](None, None).get_parser("")
-        # Of one object, the project of events is not asked for.
+        # For the events of a single object, `event list` does not send a project.
         if "--project-id" not in parser.format_help() or command == "event list":
             continue
         may = persona in {"admin", *SYSTEM} and all(persona in ALLOWED[operation] for operation in operations)

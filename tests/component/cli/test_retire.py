@@ -1,4 +1,4 @@
-"""Cards, slots and hosts leave the pool by command, once nobody uses them."""
+"""Commands that remove cards, slots and hosts from the pool once they are no longer in use."""
 
 import io
 
@@ -21,7 +21,7 @@ KEY = key_text(Ed25519PrivateKey.generate().public_key())
 
 @pytest.fixture
 def store(tmp_path):
-    """A pool of a lost host with two cards, on one of which an instance holds a slot."""
+    """Return the store of a pool with one lost host of two cards. An instance holds one of the slots."""
     config = tmp_path / "fpga_pool.conf"
     config.write_text(f"[database]\nconnection = sqlite:///{tmp_path}/pool.sqlite\n")
     ManageApp(stdout=io.StringIO()).run([f"--config-file={config}", "db", "sync"])

@@ -21,7 +21,7 @@ def test_prints_the_same_for_the_same_seed_but_for_the_time_it_took(capsys):
         del result["simulation_s"]
         printed.append(result)
     assert printed[0] == printed[1] != printed[2]
-    # 200 of the stream and 4 of the trace.
+    # 200 tasks of the stream and 4 of the trace.
     assert printed[0]["completed"] == printed[0]["tasks"] == 204
     assert printed[0]["mean_response_s"] > printed[0]["bound_mean_response_s"]
 

@@ -1,4 +1,4 @@
-"""`fpga-pool-sim plan` on batches that are hardly any: a valid plan, or one line that names what is wrong."""
+"""`fpga-pool-sim plan` on degenerate batches: either a valid plan, or a one-line error that names the fault."""
 
 import json
 from importlib.util import module_from_spec, spec_from_file_location
@@ -15,7 +15,7 @@ INF = np.inf
 
 
 def batch(seconds, size=0, egress_bps=1e9, ingress_bps=1e9, **optional):
-    """One requester and one responder; all inputs of the same size."""
+    """Return a problem with one requester and one responder, and inputs of equal sizes."""
     seconds = np.array(seconds, dtype=float)
     jobs, accelerators = seconds.shape
     return {
@@ -25,7 +25,7 @@ def batch(seconds, size=0, egress_bps=1e9, ingress_bps=1e9, **optional):
     }  # fmt: skip
 
 
-#: The batch, and the shortest makespan.
+#: A batch and its optimal makespan, by name.
 CASES = {
     "one job": (batch([[2.0, 3.0]], 125_000_000), 3.0),  # 1000 Mb at 1 Gbps, then 2 s
     "one accelerator": (batch([[1.0], [2.0], [3.0]]), 6.0),
@@ -37,7 +37,7 @@ CASES = {
     "10^12 bytes": (batch([[2.0]], 10**12), 8002.0),  # 8e12 bits at 1 Gbps
     "one job of 10^12 bytes among jobs of one byte": (
         {**batch([[2.0]] * 3), "input_bytes": np.array([1, 10**12, 1])}, 8002.0,
-    ),  # the others compute meanwhile
+    ),  # the other jobs compute meanwhile
     "duplicate sizes": (batch([[1.0, 1.0]] * 6), 3.0),
     "ready times far apart": (batch([[1.0, 1.0]] * 3, ready_s=[0.0, 1e9]), 3.0),
     "all accelerators ready late": (batch([[1.0]], ready_s=[1e6]), 1e6 + 1),
@@ -50,7 +50,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def checked():
-    """Run the independent checker in this process; returns its exit status and what it says."""
+    """Return a function that runs the independent checker in this process and returns its exit status and output."""
     spec = spec_from_file_location("check_plan", CHECKER)
     checker = module_from_spec(spec)
     spec.loader.exec_module(checker)
@@ -111,7 +111,7 @@ def test_impossible_batch_is_refused_in_one_line_that_names_the_place(tmp_path, 
 
 
 def test_results_given_per_function_flow_back(tmp_path, capsys):
-    # 1000 Mb in, 1 s, and the result of function 1: 2000 Mb out at 1 Gbps.
+    # The input of 1000 Mb takes 1 s, the computation 1 s, and the result of 2000 Mb at 1 Gbps takes 2 s.
     arrays = batch([[1.0]], 125_000_000, function=[1], loaded=[1], load_s=[0.0], function_output_bytes=[0, 250_000_000])
     np.savez(tmp_path / "problem.npz", **arrays)
     plan = str(tmp_path / "plan.npz")

@@ -14,7 +14,7 @@ CHECKER = Path(__file__).parents[2] / "checkers" / "check_gangs.py"
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory) -> Path:
-    """300 jobs on 32 processors."""
+    """Return a trace of 300 jobs on 32 processors."""
     path = tmp_path_factory.mktemp("workload") / "trace.swf.gz"
     assert main(["workload", "lublin", "--jobs", "300", "--processors", "32", "--seed", "5", "--out", str(path)]) == 0
     return path
@@ -82,8 +82,8 @@ def test_physics_and_parameters_change_what_comes_out(trace, tmp_path, capsys, m
 
 
 def test_who_waits_is_told_when_to_expect_a_start_and_why(tmp_path, capsys):
-    # 2 processors until 100 for job 1; job 2 needs both and is expected then; job 3 needs one, but longer than until
-    # 100, and is expected after job 2; job 4 starts at once.
+    # There are 2 processors. Job 1 runs until 100 s. Job 2 needs both processors and is expected then. Job 3 needs one,
+    # but runs beyond 100 s, so that it is expected after job 2. Job 4 starts at once.
     path = tmp_path / "few.swf"
     rows = ((1, 0, 1, 100), (2, 1, 2, 50), (3, 2, 1, 200), (4, 3, 1, 20))
     lines = (
@@ -165,7 +165,7 @@ def test_an_unknown_model_is_refused(tmp_path, capsys, model, message):
 
 
 def test_a_trace_of_too_many_long_jobs_says_so_and_the_share_helps(tmp_path, capsys):
-    # With seed 6 a gang of many runs makes more jobs long than the model lets ask for long times.
+    # With seed 6, a gang that runs many times makes more jobs long than may request long times in the model.
     out = str(tmp_path / "x.swf")
     arguments = ["workload", "feitelson_calibrated", "--jobs", "4000", "--processors", "320", "--seed", "6"]
     assert main([*arguments, "--out", out]) == 2

@@ -17,7 +17,7 @@ CATALOGUE = Path(__file__).parents[3] / "fpga_pool" / "experiments" / "figures" 
 
 @pytest.fixture
 def jobs(tmp_path) -> Path:
-    """20 s of jobs on two cards, six a second on each; written in no order."""
+    """Return a file with 20 s of jobs for two cards, six per second and card, in no particular order."""
     pool = card_pool(reference_catalogue("a"), 0.05, cards=2)
     trace = random_trace(pool, 6.0, 20.0, 3, poisson=True)
     columns = zip(trace.jobs, trace.arrival_s.tolist(), trace.function.tolist(), trace.work_s.tolist(), strict=True)
@@ -100,7 +100,7 @@ def test_more_effort_finds_the_tighter_bound(jobs, tmp_path, capsys):
     for effort in ("0", "300"):
         assert main(online(jobs, tmp_path, "benefit", "--effort", effort)) == 0
         bounds.append(json.loads(capsys.readouterr().out)["bound_vcpus"])
-    # With no variables to spend there is one per function and step, not per job.
+    # Without an effort for variables, the bound has one variable per function and step instead of one per job.
     assert bounds[1] < bounds[0] < 1.2 * bounds[1]
 
 
@@ -128,7 +128,7 @@ def test_optimum_of_a_small_trace_is_between_policy_and_bound(tmp_path, capsys):
 
 
 def test_exact_carries_out_the_optimum_where_times_are_multiples_of_the_step(tmp_path, capsys):
-    # One card with four slots, loads of 0.5 s one after the other.
+    # One card with four slots, whose loads of 0.5 s are sequential.
     names = ("aes", "stereo", "gmm", "sha256", "stereo", "mvm")
     rows = [f"j{i},{0.5 * i},p,{name},1.0,1.0" for i, name in enumerate(names)]
     path = tmp_path / "few.csv"
@@ -156,7 +156,7 @@ def test_exact_needs_the_step_to_which_times_are_rounded(jobs, tmp_path, capsys)
 
 
 def test_limit_per_tenant_is_kept(jobs, tmp_path, capsys):
-    # All jobs are of one project: of eight slots it has two.
+    # All jobs belong to one project, which may have two of eight slots.
     assert main(online(jobs, tmp_path, "benefit_plus", "--tenant-share", "0.25")) == 0
     with (tmp_path / "stretches.csv").open() as file:
         stretches = list(csv.DictReader(row for row in file if not row.startswith("#")))
@@ -177,7 +177,7 @@ def test_by_the_rules_of_a_pool_jobs_come_back_from_few_cpus(jobs, tmp_path, cap
         assert main(online(jobs, tmp_path, "benefit_plus", *more)) == 0
         results.append(json.loads(capsys.readouterr().out))
     paper, pool = results
-    # With one CPU worker for six jobs a second on each of two cards, nearly all have to wait for a slot.
+    # There is one CPU worker for 12 jobs per second on two cards, so nearly all jobs have to wait for a slot.
     assert pool["jobs_on_cpu"] < paper["jobs_on_cpu"]
     assert pool["jobs_on_fpga"] + pool["jobs_on_cpu"] == paper["jobs_on_fpga"] + paper["jobs_on_cpu"]
 

@@ -16,7 +16,7 @@ CHECKER = Path(__file__).parents[2] / "checkers" / "check_plan.py"
 
 @pytest.fixture
 def problem(tmp_path) -> Path:
-    """30 jobs on 10 accelerators, with every optional array."""
+    """Return a problem of 30 jobs on 10 accelerators, with every optional array."""
     rng = np.random.default_rng(4)
     files.write_problem(
         tmp_path / "problem.npz",
@@ -31,7 +31,7 @@ def problem(tmp_path) -> Path:
     return tmp_path / "problem.npz"
 
 
-#: `exact` is for smaller ones.
+#: `exact` is only for smaller problems.
 POLICIES = [name for name in policy_names("batch") if name != "exact"]
 
 
@@ -69,7 +69,7 @@ def test_same_input_seed_and_effort_give_the_same_bytes(problem, tmp_path, polic
 
 @pytest.fixture
 def small(tmp_path):
-    """6 jobs on 3 accelerators, no plan of which is at the simple bounds."""
+    """Return a problem of 6 jobs on 3 accelerators whose optimum is above the simple bounds."""
     rng = np.random.default_rng(3)
     arrays = {"seconds": rng.integers(1, 9, (6, 3)).astype(float), "input_bytes": 125_000 * rng.integers(1, 9, 6)}
     problem = BatchProblem(
@@ -116,7 +116,7 @@ def test_prints_for_people_without_json(problem, tmp_path, capsys):
 
 
 def complaint(capsys) -> str:
-    """Return the one line on standard error; nothing is on standard output."""
+    """Return the single line on standard error. Standard output must be empty."""
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == 1

@@ -58,7 +58,7 @@ def test_the_workload_of_the_paper_is_planned_and_the_same_for_the_same_seed(tmp
 
 
 def solved(tmp_path, capsys, work, *options):
-    """What `problem` and `plan` say of a workload, and the problem."""
+    """Return the output of `problem` and `plan` for a workload, and the problem."""
     path = tmp_path / f"{work}.npz"
     assert main(["problem", work, *options, "--seed", "4", "--out", str(path), "--json"]) == 0
     assert main(["plan", str(path), "--effort", "2", "--out", str(tmp_path / "plan.npz"), "--json"]) == 0
@@ -85,13 +85,13 @@ def test_shares_of_tasks_of_the_lattice_paper_are_planned_and_their_bound_is_one
 @pytest.mark.parametrize("catalogue", ["a", "b", "c"])
 def test_jobs_of_the_benefit_paper_are_planned_with_their_loads_on_the_slots_that_fit(tmp_path, capsys, catalogue):
     said, plan, problem = solved(tmp_path, capsys, f"benefit-{catalogue}", "--jobs", "30", "--responders", "2")
-    # Each card has three small slots and a large one (section V); they load one after the other.
+    # Each card has three small slots and a large one (section V). They are loaded one after the other.
     assert (said["jobs"], said["accelerators"]) == (30, 8)
     assert problem.port.tolist() == [0] * 4 + [1] * 4
     assert set(problem.load_s) == {0.05}
     assert set(problem.seconds[np.isfinite(problem.seconds)]) == {1.0}
     assert (np.diff(problem.release_s) > 0).all()
-    # The last job arrives after 30 / 24 / 2 s, and loads and computes then.
+    # The last job arrives after 30 / 24 / 2 s. It is loaded and computed after that.
     assert plan["makespan_s"] >= 30 / 24 / 2 + 1
 
 

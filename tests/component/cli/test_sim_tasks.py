@@ -13,7 +13,7 @@ CHECKER = Path(__file__).parents[2] / "checkers" / "check_schedule.py"
 
 @pytest.fixture(scope="module")
 def problem(tmp_path_factory) -> Path:
-    """About 90 tasks on 4 rings."""
+    """Return a problem of about 90 tasks on 4 rings."""
     path = tmp_path_factory.mktemp("workload") / "problem.json"
     assert main(["task-workload", "rtmw", "--workloads", "8", "--seed", "5", "--out", str(path)]) == 0
     return path
@@ -41,7 +41,7 @@ def test_checker_accepts_what_is_written_and_finds_the_same_time(problem, tmp_pa
 
 
 def test_exact_proves_a_small_schedule_and_says_how_it_proceeds(tmp_path, capsys):
-    # Two FPGAs, and three tasks of 4, 3 and 3 s: two of them follow each other, 6 s at best.
+    # Three tasks of 4, 3 and 3 s on two FPGAs: two of them run one after the other, which takes at least 6 s.
     tasks = [
         {"id": f"t{i}", "workload": "w", "seconds": s, "fpgas": 1, "links": "any"} for i, s in enumerate((4, 3, 3))
     ]

@@ -1,4 +1,4 @@
-"""`fpga-pool-status upgrade check` on configurations that are right, and wrong in one place each."""
+"""`fpga-pool-status upgrade check` on a valid configuration, and on configurations with a single fault."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ NAMES = (
 
 @pytest.fixture
 def config(tmp_path, new_database):
-    """A configuration with which all services can start."""
+    """Return a configuration with which all services can start."""
     path = tmp_path / "fpga_pool.conf"
     path.write_text(
         f"[database]\nconnection = {new_database(tmp_path / 'pool.sqlite')}\n"
@@ -40,7 +40,7 @@ def config(tmp_path, new_database):
 
 @pytest.fixture
 def check(config, capsys):
-    """Run the checks with more lines of configuration; returns the exit status, and by name result and details."""
+    """Return a function that runs the checks with more configuration, and returns status and results by name."""
 
     def run(more=""):
         config.write_text(config.read_text() + more)
@@ -143,7 +143,7 @@ def test_a_journal_that_the_agent_of_this_version_cannot_take_up_fails_and_anoth
         later.execute("PRAGMA user_version = 99")
     for says in (
         "written by a later version of the agent (schema 99, ",
-        "no journal of an agent: file is not a database",
+        "not a journal of an agent: file is not a database",
     ):
         code, found = check()
         assert (code, found["Journal of the agent"][0]) == (2, 2)

@@ -60,7 +60,7 @@ def test_refuses_one_open_file_for_two_jobs():
 def test_groups_by_size_are_of_equal_number_and_begin_with_the_smallest():
     specs = [JobSpec("sha256", b"x" * size, "node-1") for size in (5, 1, 4, 4, 2)]
     assert [spec.group for spec in grouped_by_size(specs, 2)] == [1, 0, 0, 1, 0]
-    # No more groups than jobs compute one after the other, and the order of the jobs is as it was.
+    # There are no more groups than jobs, and the order of the jobs is unchanged.
     grouped = grouped_by_size(specs, 9)
     assert [spec.source for spec in grouped] == [spec.source for spec in specs]
     assert len({spec.group for spec in grouped}) == 5

@@ -1,4 +1,4 @@
-"""Small jobs of one host on one connection, in an order that keeps nothing waiting that can move."""
+"""Small jobs of one host share a connection. A job that cannot proceed yet does not hold up another that can."""
 
 import contextlib
 import ssl
@@ -16,12 +16,12 @@ from fpga_pool.model.messages.requests import Ticket
 from fpga_pool.model.objects.pool import Host, Job, JobState, RateSegment
 
 HOST = Host(name="h", egress_bps=1.0, ingress_bps=1.0, data_address="here", data_port=7, heard_at=0.0)
-#: Orders on the lane at once, and those of results beside them.
+#: Maximum number of open orders on the lane, and of additional orders for results.
 OPEN, RESULTS = 3, 2
 
 
 class Connection:
-    """A connection to a host that takes everything and answers nothing."""
+    """A connection to a host that accepts everything and answers nothing."""
 
     source_address, source_port = "127.0.0.1", 1
 
@@ -43,7 +43,7 @@ class Connection:
 
 
 class Desk:
-    """Grants every ticket; inputs are to arrive in ten minutes."""
+    """A ticket desk that grants every ticket. Inputs take ten minutes to arrive."""
 
     def get_all(self, requests):
         granted = []
@@ -74,7 +74,7 @@ def connection(monkeypatch):
 
 @pytest.fixture
 def start(connection):
-    """Open a lane with parcels of jobs in these states."""
+    """Return a function that opens a lane with parcels of jobs in the given states."""
     with contextlib.ExitStack() as stack:
 
         def start(*states):
@@ -122,7 +122,7 @@ def lanes():
 
 
 def test_the_next_batch_has_the_connection_of_the_one_before(lanes, connection, eventually):
-    """Also where the host was listed again meanwhile; a batch that is over leaves inputs that were not sent yet."""
+    """The host record may have changed, and the earlier batch may have left inputs that were never sent."""
     ended = []
     first, second = (parcel(number, JobState.WAITING_INPUT, ended.append) for number in range(2))
     lane = lanes.add(HOST, [first])
@@ -135,7 +135,7 @@ def test_the_next_batch_has_the_connection_of_the_one_before(lanes, connection, 
 
 
 def test_a_lane_with_orders_that_nobody_waits_for_is_not_kept(lanes, connection, eventually):
-    """The host does not know that they were given up, and would have no place for others some time."""
+    """The host would continue to count the abandoned orders, so that new ones would have to wait."""
     given_up, other = (parcel(number, JobState.RESULT_HELD) for number in range(2))
     lane = lanes.add(HOST, [given_up])
     eventually(lambda: connection.sent)

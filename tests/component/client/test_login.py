@@ -1,4 +1,4 @@
-"""A client that logs in to a cloud: real HTTP to a small Keystone, whose tokens the API's middleware reads."""
+"""A client that logs in to a cloud: real HTTP to a small Keystone, whose tokens the API's middleware validates."""
 
 import pytest
 from keystoneauth1 import session

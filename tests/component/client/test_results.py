@@ -1,4 +1,4 @@
-"""Small results as files."""
+"""Small results that are stored as files."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whole batches over real sockets, and everything that breaks on the way."""
+"""Whole batches over real sockets, and recovery from failures."""
 
 import hashlib
 import threading
@@ -32,13 +32,13 @@ def responder(pool):
 
 @pytest.fixture(params=[0, SMALL_BYTES], ids=["streams", "lanes"])
 def small_bytes(request):
-    """Whether each job has a connection of its own, or all to a host share one."""
+    """Return 0 if each job has its own connection, or the size limit of inputs that share one connection per host."""
     return request.param
 
 
 @pytest.fixture
 def start(client, tmp_path, small_bytes):
-    """Run a batch in a thread; returns the runner and the future of its result."""
+    """Return a function that runs a batch in a thread and returns the runner and the future of its result."""
     threads = []
 
     def run(files, *, settings=QUICK, **options):
@@ -91,7 +91,7 @@ def test_five_lines_of_the_readme(client, responder, tmp_path, monkeypatch):
 def test_each_flow_is_reported_before_its_input_is_sent(start, responder, pool, small_bytes):
     _, outcome = start([b"one", b"two"])
     outcome.result(WAIT_S)
-    # Tickets for small inputs come with the batch: nothing of a lane is to be limited.
+    # Tickets for small inputs come with the batch, because inputs on a lane are not limited individually.
     assert [flow[0] for flow in pool.asked_flows] == ([] if small_bytes else ["send", "send"])
     assert len({flow[3] for flow in pool.asked_flows}) == (0 if small_bytes else 2)
 
@@ -135,7 +135,7 @@ def test_many_jobs_over_few_streams(start, responder):
 
 @pytest.mark.parametrize("small_bytes", [0])
 def test_jobs_that_wait_for_their_slot_do_not_hold_the_streams_of_others(start, responder, pool, in_state):
-    # Two streams, and the slot computes nothing before all three inputs are there.
+    # There are two streams, and the slot computes only after all three inputs have arrived.
     responder.computes_at_once = False
     _, outcome = start(
         [b"0", b"1", b"2"], settings=RunSettings(max_streams=2, fast_poll_s=0.02, slow_poll_s=0.05, timeout_s=WAIT_S)
@@ -148,7 +148,7 @@ def test_jobs_that_wait_for_their_slot_do_not_hold_the_streams_of_others(start, 
 
 @pytest.mark.parametrize("input_bytes", [100_000, 50_000])
 def test_input_arrives_when_it_is_planned_to_and_not_before(start, responder, pool, in_state, input_bytes):
-    # From 0.3 s after the dispatch on it takes 0.2 s; a small one leaves in one burst at the end of that.
+    # The transfer takes 0.2 s, from 0.3 s after the dispatch. A small input is sent in one burst at its end.
     data = b"x" * input_bytes
     pool.plans_at_once = False
     runner, outcome = start([data])
@@ -162,7 +162,7 @@ def test_input_arrives_when_it_is_planned_to_and_not_before(start, responder, po
 
 @pytest.mark.parametrize("small_bytes", [0])
 def test_stream_under_way_follows_a_new_plan_from_that_ones_beginning(start, responder, pool, in_state, eventually):
-    # Held for ten minutes by its first plan; the second one, made later, sends 0.3 s after its own time 0.
+    # The first plan delays the input for ten minutes. The second plan sends it 0.3 s after its own time 0.
     pool.plans_at_once = False
     data = b"x" * 1_000_000
     runner, outcome = start([data])
@@ -221,7 +221,7 @@ def test_a_result_that_is_here_counts_if_the_pool_learns_of_it_after_planning_th
 def test_a_result_counts_if_it_comes_while_the_job_is_seen_as_it_was_before(
     responder, start, pool, tmp_path, completes_first
 ):
-    """A scheduler that was stalled, and replaced, answers once more with what it knew."""
+    """A scheduler that was stalled, and has been replaced, returns an outdated state once more."""
     _, outcome = start([b"x"])
     outcome.result(WAIT_S)
     (job,) = pool.first_jobs()
@@ -235,7 +235,7 @@ def test_a_result_counts_if_it_comes_while_the_job_is_seen_as_it_was_before(
         act()
     assert outcome_of(transfer).result == result.path
     late = Transfer(source=None, sink=result.path, job=replace(complete, attempt=3))
-    late.receive(result, 2)  # the pool learned of it after it had planned the job again
+    late.receive(result, 2)  # the pool recorded the result after it had planned the job again
     assert outcome_of(late).result == result.path
 
 
@@ -259,7 +259,7 @@ def test_refused_stream_is_opened_again(start, responder, reason):
 
 
 def test_waits_for_a_data_port_that_is_not_there_yet(start, pool, eventually):
-    # Port 9 of the bench's hosts refuses connections until the agent starts, on another port.
+    # Port 9 of the bench's hosts refuses connections until the agent starts on another port.
     _, outcome = start([b"x"])
     eventually(lambda: pool.batch_uuids())
     time.sleep(0.1)
@@ -270,7 +270,7 @@ def test_waits_for_a_data_port_that_is_not_there_yet(start, pool, eventually):
 def test_hosts_are_listed_once_for_several_runs_and_again_where_one_is_not_reached(start, client, pool, monkeypatch):
     listed, hosts = [], client.hosts
     monkeypatch.setattr(client, "hosts", lambda: listed.append("hosts") or hosts())
-    # Port 9 of the bench's hosts refuses connections; then the agent starts, on another port.
+    # Port 9 of the bench's hosts refuses connections. Then the agent starts on another port.
     client.known_hosts(["node-1"])
     pool.open_data_port()
     for data in (b"x", b"y"):
@@ -286,7 +286,7 @@ def test_trouble_of_the_api_is_waited_out(start, responder, pool):
 
 
 def test_api_that_restarts_in_the_middle(pool, responder, serve, tmp_path, in_state):
-    port = free_port()  # nobody else gets it while the API is away
+    port = free_port()  # no other process gets the port while the API is away
     url = serve(pool, port=port)
     responder.computes_at_once = False
     outcome = Future()
@@ -315,11 +315,11 @@ def test_an_answer_that_is_not_understood_ends_the_run_at_once(start, client, re
             for one in answer[key]:
                 del one[field]
         if (path, url) == ("tickets", "/v1/batches"):
-            answer["tickets"] = []  # so that some are asked for
+            answer["tickets"] = []  # so that the client asks for tickets
         return answer
 
     monkeypatch.setattr(client._http, "call", without)
-    _, outcome = start([b"x"])  # its patience is longer than the test waits
+    _, outcome = start([b"x"])  # the patience of the run is longer than the timeout of the test
     with pytest.raises(InvalidAnswer, match=rf"response is invalid: {key}\[0\]: missing: {field}"):
         outcome.result(WAIT_S)
 

@@ -1,4 +1,4 @@
-"""Streams that the requester's host is to hold to their plan: the client does where nobody else can."""
+"""Streams to which the requester's host applies their plan. The client does so if the host cannot."""
 
 import threading
 import time
@@ -13,14 +13,14 @@ from fpga_pool.model.messages.work import JobRequest
 from fpga_pool.model.objects.pool import RateSegment
 
 SIZE_BYTES = 100_000
-#: A byte per second: what follows it does not end during a test.
+#: One byte per second: a stream of that rate does not end during a test.
 SLOW, FAST = RateSegment(0.0, 1e9, 8.0), RateSegment(0.0, 1e9, 1e9)
 JOB = "11111111-1111-4111-8111-111111111111"
 
 
 @pytest.fixture
 def stream(pool, client, tmp_path):
-    """A stream whose plan is too slow to wait for, in a thread; `stream.thread` and `stream.sink` are the test's."""
+    """Return a stream that is planned too slow to end. Tests start `stream.thread` and read `stream.sink`."""
     pool.plans_at_once = False
     pool.open_data_port()
     pool.tx.save(replace(pool.tx.host("node-2"), egress_driver="tc"))

@@ -9,7 +9,7 @@ from fpga_pool.model.messages.requests import Ticket, TicketRequest
 
 
 class Api:
-    """Gives tickets, but not for the jobs in `refused`; the first call waits until it is let through."""
+    """An API that grants tickets, except for the jobs in `refused`. Calls block until `let_through` is set."""
 
     def __init__(self, refused=()):
         self.refused = refused
@@ -41,7 +41,7 @@ def request(job):
 
 @pytest.fixture
 def ask(eventually):
-    """Ask for jobs from a thread each, the first alone and the others while its call is under way."""
+    """Return a function that asks for tickets in threads: for the first job, and for the others during that call."""
 
     def outcomes(api, *jobs):
         desk = TicketDesk(api, "batch")

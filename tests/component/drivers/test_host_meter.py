@@ -1,4 +1,4 @@
-"""What an agent measures of its host: in files of this machine's kernel, and in those of other kernels."""
+"""Measurements of a host by its agent, from files of this machine's kernel and of other kernels."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ LATER = 2 * INTERVAL_S
 
 
 class Time:
-    """A clock that is set."""
+    """A clock that tests set."""
 
     now_s = 100.0
 
@@ -34,7 +34,7 @@ def time():
 
 
 def again(meter, time):
-    """Measure after LATER seconds."""
+    """Advance the clock by LATER seconds, and measure."""
     time.now_s += LATER
     return meter.measure(at=1e9)
 
@@ -47,7 +47,7 @@ def test_this_machine_is_measured(tmp_path, time, eventually):
     ticks = meter._cpu()
     eventually(lambda: meter._cpu()[1] > ticks[1])  # the kernel counts in hundredths of a second
     found = again(meter, time)
-    assert read(HostCounters, to_plain(found)) == found  # within the bounds of what a scheduler takes
+    assert read(HostCounters, to_plain(found)) == found  # within the bounds that a scheduler accepts
     assert found.cpus == os.cpu_count()
     assert 0 <= found.busy_cpus <= found.cpus
     assert found.memory_bytes == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -61,7 +61,7 @@ def test_this_machine_is_measured(tmp_path, time, eventually):
 def test_a_processor_is_in_use_unless_it_is_idle_or_waits_for_a_disk(tmp_path):
     ticks = os.sysconf("SC_CLK_TCK")
     seconds = {"user": 5, "nice": 1, "system": 2, "idle": 90, "iowait": 7, "irq": 1, "softirq": 1, "steal": 3}
-    # What guests use is part of `user`.
+    # The time of guests is included in `user`.
     line = " ".join(str(ticks * each) for each in [*seconds.values(), 4, 0])
     (tmp_path / "stat").write_text(f"cpu  {line}\ncpu0 {line}\ncpu10 {line.replace(str(5 * ticks), '0', 1)}\nintr 7\n")
     assert busy_times_s([10, 0], tmp_path) == (8.0, 13.0)
@@ -76,7 +76,7 @@ def test_processors_of_this_machine_are_in_use_some_of_the_time(eventually):
 
 
 def _make_groups(stack, name):
-    """Make the groups of a guest, as libvirt does without systemd, and return what is to be done to enter them."""
+    """Make the control groups of a guest like libvirt without systemd; return the files to write its pid to."""
     root = Path("/sys/fs/cgroup")
     hierarchies = [root] if (root / "cgroup.controllers").exists() else [root / "cpu", root / "cpuacct"]
     if not all(os.access(hierarchy / "cgroup.procs", os.W_OK) for hierarchy in hierarchies):
@@ -92,7 +92,7 @@ def _make_groups(stack, name):
 
 
 def test_the_processors_of_a_guest_are_those_of_its_control_group(tmp_path, time, eventually):
-    """A program that computes stands for a guest: in real groups, and with an emulator's command line."""
+    """A busy program takes the role of the guest: in real control groups, and with the command line of an emulator."""
     with ExitStack() as stack:
         entries = _make_groups(stack, f"fpga-pool-test-{uuid.uuid4()}")
         guest = subprocess.Popen([sys.executable, "-c", "while True: pass", "-uuid", GUEST])
@@ -107,7 +107,7 @@ def test_the_processors_of_a_guest_are_those_of_its_control_group(tmp_path, time
         eventually(lambda: dict(meter._guests())[GUEST] > first_s + 0.2)
         (found,) = again(meter, time).guests
         assert found.uuid == GUEST
-        # At least 0.2 s of CPU time in what the clock says are 20 s.
+        # At least 0.2 s of CPU time within 20 s of the test's clock.
         assert 0.01 <= found.cpus <= 65536
 
 
@@ -121,7 +121,7 @@ NET = "Inter-|   Receive |  Transmit\n face |bytes packets |bytes packets\n" + "
 
 
 class Host:
-    """Files of a kernel."""
+    """A host, described by files of a kernel."""
 
     def __init__(self, root, time):
         self.root, self._time = root, time
@@ -157,9 +157,9 @@ def host(tmp_path, time, monkeypatch):
 
 def test_counters_are_means_over_the_time_since_the_measurement_before(host, time):
     meter = host.meter()
-    # 20 s later: 1500 of 2000 ticks were work; the times of guests are in those of users, so they do not count again.
+    # 20 s later, 1500 of 2000 ticks were busy. The time of guests is included in that of users, and counts once.
     host.write("proc/stat", STAT.format(busy=2500, idle=9500, guests=2200))
-    # 50 MB in 20 s are 20 Mbit/s; what goes over taps and the loopback device reaches no network card.
+    # 50 MB in 20 s are 20 Mbit/s. Traffic of taps and of the loopback device does not go through a network card.
     host.write("proc/self/net/dev", NET.format(lo=10**9, received=51_000_000, sent=2_123_456, tap=10**9))
     host.write("proc/pressure/cpu", "some avg10=9.00 avg60=0.00 avg300=0.00 total=6000000\n")
     host.moved["card-1"] = 26_000
@@ -168,7 +168,7 @@ def test_counters_are_means_over_the_time_since_the_measurement_before(host, tim
     assert (found.memory_bytes, found.used_bytes) == (1000 << 10, 750 << 10)
     # 123,456 bytes in 20 s are 49,382.4 bit/s.
     assert (found.received_bps, found.sent_bps) == (2e7, 49_400)
-    # 5 s of 20.
+    # 5 s of 20 s.
     assert (found.cpu_pressure, found.memory_pressure, found.io_pressure) == (0.25, None, None)
     assert [(card.card, card.dma_bps) for card in found.cards] == [("card-1", 10_000)]
     assert meter.last == found
@@ -234,7 +234,7 @@ def test_guests_of_control_groups_of_each_version(host, time, lines, file, times
     host.write("pids/guest.pid", "7\n")
     host.write("proc/7/cgroup", lines)
     host.write("proc/7/cmdline", f"qemu-system-x86_64\0-uuid\0{GUEST}\0-S\0")
-    # Of others whose files cannot be used nothing is said, and they hide no guest.
+    # Guests whose files cannot be used are left out, and do not hide other guests.
     host.write("pids/broken.pid", "x\n")
     host.write("pids/foreign.pid", "8\n")
     host.write("proc/8/cmdline", "qemu\0-uuid\0not a uuid\0")

@@ -87,7 +87,7 @@ def test_no_policy_is_below_the_bound_of_its_panel(tmp_path):
         (["makespan", "--points", "1"], "--points: expected 2 or more, got 1"),
         (["makespan", "--scale", "2"], "--scale: expected more than 0 and at most 1, got 2"),
         (["makespan", "--scale", "nan"], "--scale: expected more than 0 and at most 1, got nan"),
-        (["all", "--figure", "3"], "--figure, --also, --trace: are for the figures of one paper"),
+        (["all", "--figure", "3"], "--figure, --also, --trace: cannot be combined with the figures of all papers"),
         (["makespan", "--also", "nobody"], "policy 'nobody': no such batch policy"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The documentation's table of bad input (doc/source/user/bad-input.csv), and how answers are held against it."""
+"""The table of bad input in the documentation (doc/source/user/bad-input.csv), and checks of responses against it."""
 
 import csv
 import re
@@ -40,21 +40,21 @@ def call(pool, method, path, project="bad-input", **arguments):
 
 
 def create(pool, *, input_bytes=5, **arguments):
-    """Create a batch of one job that is right; return its uuid."""
+    """Create a batch of one valid job; return its uuid."""
     answer = call(pool, *CREATE, json={"jobs": [job(input_bytes=input_bytes)]}, **arguments)
     assert answer.status_code == 201, answer.text
     return answer.json()["batch"]["uuid"]
 
 
 def fpga_pool(pool, *arguments, cwd):
-    """Run the command; return how it ended."""
+    """Run the command; return the completed process."""
     run = "import sys; from fpga_pool.cli.client.main import main; sys.exit(main())"
     command = [sys.executable, "-c", run, "--endpoint", pool.endpoint, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)
 
 
 def fits(row, message):
-    """Say whether a message is the documented one, `...` standing for anything."""
+    """Say whether a message matches the documented one, in which `...` matches any text."""
     return re.fullmatch(re.escape(ROWS[row]["Message"]).replace(r"\.\.\.", ".*"), message, re.DOTALL) is not None
 
 
@@ -66,11 +66,11 @@ def assert_refused(row, answer):
 
 
 def assert_said(row, done):
-    """Check a command: its exit status, and what it says: in its table of a job, otherwise in one line of its own."""
+    """Check a command's exit status and its message: in the table for a job, otherwise as the only line of stderr."""
     assert str(done.returncode) == ROWS[row]["Command exits"], done.stderr
     wanted = re.escape(ROWS[row]["Message"]).replace(r"\.\.\.", ".*")
     if ROWS[row]["Answer"].startswith("job"):
-        assert re.search(wanted, re.sub(r"[\s|]+", " ", done.stdout)), done.stdout  # in several lines, perhaps
+        assert re.search(wanted, re.sub(r"[\s|]+", " ", done.stdout)), done.stdout  # the message may be wrapped
     else:
         (line,) = done.stderr.splitlines()
         assert re.fullmatch(f"fpga-pool: {wanted}", line), line

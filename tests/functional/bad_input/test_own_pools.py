@@ -1,4 +1,4 @@
-"""What the documentation promises of bad catalogues, bitstreams and disks, asked of pools made for it."""
+"""Documented behavior for bad catalogs, bitstreams and disks, each tested with a separate pool."""
 
 import subprocess
 import sys
@@ -98,7 +98,7 @@ def test_a_full_disk_refuses_new_batches_whole_and_the_pool_goes_on_afterwards(m
     first = create(pool)
     ballast = Ballast(disk)
     ballast.fill()
-    # Large enough not to fit into what the database's log has left.
+    # Too large to fit into the free space in the database's log.
     wanted = {"uuid": str(uuid.uuid4()), "jobs": [job()] * 5000}
     assert_refused(row, call(pool, *CREATE, json=wanted))
     assert call(pool, "GET", f"/v1/batches/{first}").status_code == 200

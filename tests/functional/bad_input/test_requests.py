@@ -1,4 +1,4 @@
-"""What the documentation promises of bad requests and commands, asked of a real pool."""
+"""Documented behavior for bad requests and commands, tested with a real pool."""
 
 import uuid
 
@@ -8,7 +8,7 @@ from support.waiting import wait_until
 
 from .table import CREATE, ROWS, TWICE, assert_refused, assert_said, call, create, fpga_pool, job, one_job
 
-#: What a client sends that nothing else is needed for.
+#: Requests that need no preparation.
 REQUESTS = {
     "unknown function": (*CREATE, one_job(function="fft")),
     "negative size": (*CREATE, one_job(input_bytes=-1)),
@@ -44,7 +44,7 @@ REQUESTS = {
     "request under a foreign name": ("GET", "/v1/batches", {"headers": {"Host": "pool.example.org"}}),
 }
 
-#: What a user types; FILE is a small file that is there.
+#: Command lines; FILE is a small existing file.
 COMMANDS = {
     "unknown function": "batch create --function fft --requester node-1 FILE",
     "unknown requester": "batch create --function sha256 --requester nobody FILE",
@@ -59,7 +59,7 @@ COMMANDS = {
     "input that its function cannot take": "batch create --function mvm --requester node-1 FILE",
 }
 
-#: Rows with a test of their own, here or beside.
+#: Rows with a separate test, in this module or in others of this package.
 OWN_TEST = {
     "no slot kind fits",
     "duplicate id of a batch",

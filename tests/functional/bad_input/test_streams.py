@@ -1,4 +1,4 @@
-"""What the documentation promises of bad streams, asked of the data port of a real pool."""
+"""Documented behavior for bad streams, tested at the data port of a real pool."""
 
 import hashlib
 import socket
@@ -14,7 +14,7 @@ from .table import ROWS, TIMEOUT_S, call, create, fits
 
 
 class Waiting:
-    """A batch of one job that waits for its input, and its data port."""
+    """A batch of one job that waits for its input, and the data port for it."""
 
     def __init__(self, pool, input_bytes=5):
         self._pool = pool
@@ -23,7 +23,7 @@ class Waiting:
 
     @property
     def host(self):
-        """Where it waits now: what is late may be planned again."""
+        """The host where it currently waits: a job whose input is late may be planned again."""
         return self.job["host"]
 
     @property
@@ -52,7 +52,7 @@ def waiting(pool):
 
 
 def send(connection, token, *, data=b"abcde", digest_of=b"abcde"):
-    """Speak the protocol by hand, so that a client can be wrong; return what the server says after `accept`."""
+    """Speak the protocol by hand, to be able to violate it; return the server's message after `accept`."""
     wire = connection._wire
     wire.send(frames.Hello(token))
     connection._expect(frames.Accept)
@@ -104,12 +104,12 @@ def test_wrong_bytes_are_refused_and_the_right_ones_taken_afterwards(waiting):
         refusal_of("stream that breaks off", lambda: break_off(connection, waiting.token()))
     assert waiting.job["state"] == "WAITING_INPUT"
     with waiting.connect() as connection:
-        # Two bytes are there already.
+        # The server already has two bytes.
         assert send(connection, waiting.token(), data=b"cde").received_bytes == 5
 
 
 def break_off(connection, token):
-    """Send two of five bytes, and end only this side of the connection."""
+    """Send two of five bytes, then shut down only the sending side of the connection."""
     connection._wire.send(frames.Hello(token))
     connection._expect(frames.Accept)
     connection._wire.send_bytes(memoryview(frames.encode_data_header(2) + b"ab"))

@@ -1,4 +1,4 @@
-"""One real OpenStack cloud on this machine, and the pool in it as the documentation's script sets it up."""
+"""A real OpenStack cloud on this machine, in which the script of the documentation has installed the pool."""
 
 import configparser
 import os
@@ -30,21 +30,21 @@ from support.waiting import wait_until
 REPOSITORY = Path(__file__).parents[3]
 TOOL = REPOSITORY / "tools" / "all-in-one"
 FIRST_VM = REPOSITORY / "doc" / "source" / "admin" / "first-vm" / "first-vm.sh"
-#: Installing the packages included.
+#: Includes the installation of packages.
 START_TIMEOUT_S = 1200.0
 STOP_TIMEOUT_S = 400.0
 SCRIPT_TIMEOUT_S = 500.0
 HOSTS_TIMEOUT_S = 360.0
 BOOT_TIMEOUT_S = 300.0
-#: A scheduler that was just started, on a machine on which a whole cloud is busy, is waited for.
+#: How long to wait for a scheduler that has just started on a machine that is busy with a whole cloud.
 ANSWER_TIMEOUT_S = 120.0
 COMMAND_TIMEOUT_S = 360.0
-#: Hosts send as well as compute.
+#: In this cloud, hosts are both requesters and responders.
 REQUESTER = "fake-1"
 
 
 class Tenant:
-    """A project of the cloud and what its user does there."""
+    """A project of the cloud, and the actions of its user."""
 
     def __init__(self, environment: dict[str, str], project: str) -> None:
         auth = v3.Password(
@@ -63,7 +63,7 @@ class Tenant:
         return Adapter(self._session, service_type=service, default_microversion=microversion)
 
     def boot(self, name: str, *, flavor: str = "small", image: str = "hello", **more: object) -> str:
-        """Ask for a virtual machine, and return its uuid."""
+        """Create a virtual machine; return its uuid."""
         server = {
             "name": name,
             "imageRef": self.id_of("image", "/v2/images", image),
@@ -77,7 +77,7 @@ class Tenant:
         return self.compute.get(f"/servers/{uuid}").json()["server"]
 
     def built(self, uuid: str) -> dict[str, Any]:
-        """Wait until it is no more being built."""
+        """Wait until the machine is no longer in status BUILD; return it."""
 
         def look() -> dict[str, Any] | None:
             server = self.show(uuid)
@@ -86,7 +86,7 @@ class Tenant:
         return wait_until(look, f"{uuid} built", BOOT_TIMEOUT_S)
 
     def says(self, uuid: str, text: str, timeout_s: float = BOOT_TIMEOUT_S) -> str:
-        """Wait until a text is on a guest's console."""
+        """Wait until a text is on a guest's console; return the console output."""
 
         def look() -> str:
             body = {"os-getConsoleOutput": {}}
@@ -96,7 +96,7 @@ class Tenant:
         return wait_until(look, f"{text!r} on the console of {uuid}", timeout_s)
 
     def delete(self, uuid: str) -> None:
-        """Delete a virtual machine, and wait until it is gone."""
+        """Delete a virtual machine, and wait until it no longer exists."""
         self.compute.delete(f"/servers/{uuid}")
 
         def is_gone() -> bool:
@@ -105,7 +105,7 @@ class Tenant:
         wait_until(is_gone, f"{uuid} deleted", BOOT_TIMEOUT_S)
 
     def id_of(self, service: str, path: str, name: str) -> str:
-        """Return the id of what has a name, which stays the same."""
+        """Return the id of an object with this name.  Ids are cached."""
         if name not in self._ids:
             answer = self.adapter(service).get(path).json()
             self._ids |= {found["name"]: found["id"] for found in answer[path.rpartition("/")[2]]}
@@ -113,7 +113,7 @@ class Tenant:
 
 
 class AllInOne:
-    """The tool on a directory."""
+    """The all-in-one tool, applied to one directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -124,23 +124,23 @@ class AllInOne:
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """What an openrc file of its administrator says."""
+        """The variables of the administrator's openrc file."""
         lines = self.run("env").stdout.splitlines()
         return dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
 
     @property
     def libvirts(self) -> dict[str, Libvirt]:
-        """The libvirtd of each host whose guests run."""
+        """The libvirtd of each host that runs real guests."""
         return libvirts(Site.open(self.directory))
 
     def virsh(self, host: str, *words: str) -> str:
-        """Return what virsh says on a host, "" where it fails."""
+        """Return the output of virsh on a host; "" if it fails."""
         command = [*self.libvirts[host].entrance, "virsh", *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
 
     @property
     def programs(self) -> Path:
-        """The programs of its packages."""
+        """The directory of the programs in the virtual environment of the cloud."""
         return Path(os.environ.get("FPGA_POOL_CLOUD_VENV", REPOSITORY / ".venv-cloud")) / "bin"
 
     @property
@@ -150,7 +150,7 @@ class AllInOne:
 
 @pytest.fixture(scope="package")
 def bare_cloud(servers_directory) -> Iterator[AllInOne]:
-    """A running Nova, of two hosts whose guests run among others, and nothing of the pool but its configuration."""
+    """A running Nova with fake hosts and two hosts with real guests, and only the configuration of the pool."""
     for kind in (RabbitMQ, MariaDB, Libvirt):
         if problem := kind.missing():
             pytest.skip(problem)
@@ -165,31 +165,31 @@ def bare_cloud(servers_directory) -> Iterator[AllInOne]:
 
 
 def pool_environment(cloud: AllInOne) -> dict[str, str]:
-    """What the pool's administrator has in his shell."""
+    """Return the environment of the pool administrator's shell."""
     return os.environ | cloud.environment | {"PATH": f"{cloud.programs}:{os.environ['PATH']}"}
 
 
 def hook_of(host: Libvirt) -> Path:
-    """Where a host has the pool's hook."""
+    """Return the path of the pool's libvirt hook on a host."""
     return host.directory / "etc" / "hooks" / "qemu.d" / "fpga_pool"
 
 
 @pytest.fixture(scope="package")
 def all_in_one(bare_cloud) -> AllInOne:
-    """The cloud with the pool in it, and a first accelerated machine, by the script of the documentation."""
+    """The cloud with the pool and a first accelerated machine, set up by the script of the documentation."""
     directory = bare_cloud.directory
     first, second = bare_cloud.libvirts.values()
     for host in (first, second):
         hook_of(host).parent.mkdir(parents=True, exist_ok=True)
-    # The script, which knows of one host, restarts both.
+    # The script installs the hook on one host only, but restarts both.
     shutil.copy(HOOK, hook_of(second))
     hook_of(second).chmod(0o755)
     environment = pool_environment(bare_cloud)
     script = ["bash", str(FIRST_VM)]
     done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=SCRIPT_TIMEOUT_S)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
-    # The script is done when its machine runs, on whichever host was there first; Nova puts none on one that
-    # has lost its libvirtd until it looks again.
+    # The script ends when its machine runs, on whichever host was available first.  Nova schedules no machines to a
+    # host that has lost its libvirtd until its next periodic check.
     site = Site.open(directory)
     hosts = [*site.fakes, *site.libvirts]
     placement = Tenant(bare_cloud.environment, "admin").adapter("placement")
@@ -205,10 +205,10 @@ def all_in_one(bare_cloud) -> AllInOne:
 
 
 class CloudScheduler(SchedulerAPI):
-    """The pool's scheduler as its API reaches it; calls of agents are signed by the agent of the host."""
+    """A client of the scheduler with the API's identity; calls of agents are signed with the key of the agent."""
 
     def __init__(self, connection: Any, caller: Identity, agents: Path) -> None:
-        """`agents` holds the state directory of each host's agent."""
+        """`agents` contains the state directory of each host's agent."""
         super().__init__(connection, caller)
         self._connection, self._agents = connection, agents
 
@@ -227,7 +227,7 @@ class CloudScheduler(SchedulerAPI):
 
 @pytest.fixture(scope="package")
 def scheduler(all_in_one) -> Iterator[CloudScheduler]:
-    """The pool's scheduler, with which tests look at what the pool knows."""
+    """A client of the pool's scheduler, for tests to inspect the state of the pool."""
     settings = configparser.ConfigParser(interpolation=None)
     settings.read(all_in_one.pool_file)
     connection = transport(cfg.CONF, settings["DEFAULT"]["transport_url"])
@@ -238,7 +238,7 @@ def scheduler(all_in_one) -> Iterator[CloudScheduler]:
 
 @pytest.fixture(scope="package")
 def manage(all_in_one) -> Callable[..., str]:
-    """`fpga-pool-manage` as the pool's administrator calls it."""
+    """Run `fpga-pool-manage` as the pool's administrator."""
     environment = pool_environment(all_in_one)
 
     def run(*words: str, check: bool = True) -> str:
@@ -262,16 +262,16 @@ def tenant(all_in_one) -> Tenant:
 
 @pytest.fixture(scope="package")
 def api(all_in_one, scheduler):
-    """The cloud with its API running; the script of the documentation starts what a first machine needs only."""
+    """The cloud with its API running, which the script of the documentation does not start."""
     started = all_in_one.run("restart", "fpga-pool-api")
     assert started.returncode == 0, started.stderr
-    scheduler.hosts()  # a scheduler that answers the API at once
+    scheduler.hosts()  # from now on a scheduler answers the API without delay
     return all_in_one
 
 
 @pytest.fixture
 def openstack(api):
-    """`openstack` as a user of a project calls it: the exit code, and what it printed."""
+    """Run `openstack fpga` as a user of a project; return the exit code, stdout and stderr."""
 
     def run(project, *words):
         environment = pool_environment(api) | {"OS_USERNAME": project, "OS_PROJECT_NAME": project}

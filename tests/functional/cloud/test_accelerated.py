@@ -1,4 +1,4 @@
-"""Accelerator flavors on a real OpenStack cloud: where machines land, what they get, and what is left of them."""
+"""Accelerator flavors on a real OpenStack cloud: where machines are placed, what they get, and what remains of them."""
 
 import contextlib
 import hashlib
@@ -21,13 +21,13 @@ from .conftest import FIRST_VM
 pytestmark = [pytest.mark.timeout(1800)]
 
 PAYLOAD = random.Random(7).randbytes(100_000)
-#: A small guest takes this long to come up where nothing of it is accelerated and the machine is busy.
+#: How long a small guest may take to boot without hardware acceleration on a busy machine.
 TURN_TIMEOUT_S = 240.0
 
 
 @pytest.fixture(scope="module")
 def guests(all_in_one, admin, tmp_path_factory):
-    """Make images whose guests ask their accelerators for a digest over and over: `guests(function)` names one."""
+    """Make images whose guests compute digests on their accelerators in a loop: `guests(function)` returns a name."""
     kernel = guest_image.kernel() or pytest.skip("no kernel with its modules is installed: linux-image-cloud-amd64")
     initrd = guest_image.build(kernel, PAYLOAD, tmp_path_factory.mktemp("guest"))
     properties = {
@@ -38,7 +38,7 @@ def guests(all_in_one, admin, tmp_path_factory):
 
     def make(function):
         line = f"console=ttyS0 panic=-1 quiet function={function}"
-        # What is on its disk does not matter.
+        # The content of its disk does not matter.
         disk = all_in_one.directory / "hello.qcow2"
         upload(admin, f"guest {function}", disk, "qcow2", "bare", os_command_line=line, **properties)
         return f"guest {function}"
@@ -62,7 +62,7 @@ def upload(tenant, name, file, disk, container, **properties):
 
 @pytest.fixture
 def booted(admin):
-    """Boot machines that are gone after the test."""
+    """Boot machines that are deleted after the test."""
     with contextlib.ExitStack() as ending:
 
         def boot(name, **more):
@@ -77,7 +77,7 @@ def booted(admin):
 
 @pytest.fixture(scope="module")
 def flavors(manage):
-    """Flavors of a guest that needs little, by the number of its slots."""
+    """Flavors of small guests, by their number of slots."""
     names = {count: f"guest.{count}.{uuid.uuid4()}" for count in (1, 2)}
     for count, name in names.items():
         options = ["--function", "sha256", "--count", str(count), "--ram", "256", "--disk", "1", "--vcpus", "1"]
@@ -100,7 +100,7 @@ def leased(scheduler, server):
 
 
 def functions(scheduler, server):
-    """Return what is loaded into the slots of an instance."""
+    """Return the functions that are loaded into the slots of an instance."""
     names = scheduler.instance_slots(server["OS-EXT-SRV-ATTR:host"]).get(server["id"], [])
     return [slot.function for slot in scheduler.slots() if slot.name in names]
 
@@ -124,8 +124,8 @@ def test_a_guest_computes_on_the_slots_of_its_flavor(admin, scheduler, guest, fl
     assert functions(scheduler, server) == ["sha256"] * count
     assert leased(scheduler, server) == allocated(admin, server)
     admin.says(server["id"], f"turn 1: {hashlib.sha256(PAYLOAD).hexdigest()}", TURN_TIMEOUT_S)
-    # It lists its accelerators between the first turn and the second.  The shell of the guest may print a line twice
-    # when its console is slow: the numbers of the accelerators count, not the lines.
+    # The guest lists its accelerators between the first turn and the second.  Its shell may print a line twice when the
+    # console is slow, so the numbers of the accelerators are compared, not the lines.
     console = admin.says(server["id"], "turn 2: ", TURN_TIMEOUT_S)
     assert set(re.findall(r"(\d)  /dev/vport", console)) == {str(number) for number in range(count)}
 
@@ -147,7 +147,7 @@ def test_a_guest_computes_with_the_design_of_its_project_and_no_other_project_ge
     assert code == 0, said
     name = f"guest.{design['function']}"
     manage("flavor", "create", name, "--function", design["function"], "--ram", "256", "--disk", "1", "--vcpus", "1")
-    # The guests of the other hosts do not run.
+    # Only the hosts with this trait run guests.
     specs = {"trait:COMPUTE_STORAGE_BUS_VIRTIO": "required"}
     flavor = admin.id_of("compute", "/flavors", name)
     admin.compute.post(f"/flavors/{flavor}/os-extra_specs", json={"extra_specs": specs})
@@ -159,7 +159,7 @@ def test_a_guest_computes_with_the_design_of_its_project_and_no_other_project_ge
         assert functions(scheduler, server) == [design["function"]]
         assert leased(scheduler, server) == allocated(admin, server)
         tenant.says(server["id"], f"turn 1: {hashlib.sha256(PAYLOAD).hexdigest()}", TURN_TIMEOUT_S)
-        assert "is not that of an approved design that the project may use" in refusal(admin, name)
+        assert "does not belong to an approved design that the project may use" in refusal(admin, name)
         code, _, said = openstack("demo", "design", "delete", design["uuid"])
         assert (code, "instance" in said) == (1, True), said
     wait_until(lambda: not leased(scheduler, server), "its slot is released")
@@ -168,7 +168,7 @@ def test_a_guest_computes_with_the_design_of_its_project_and_no_other_project_ge
 
 @contextlib.contextmanager
 def ending(tenant, machine):
-    """Wait until a machine is no more being built; delete it at the end."""
+    """Wait until a machine is built; delete it at the end."""
     try:
         yield tenant.built(machine)
     finally:
@@ -176,7 +176,7 @@ def ending(tenant, machine):
 
 
 def refusal(tenant, flavor):
-    """Return why a machine of a flavor is not built."""
+    """Return the reason why a machine of this flavor is not built."""
     with ending(tenant, tenant.boot("refused", flavor=flavor)) as server:
         assert server["status"] == "ERROR"
         return server["fault"]["message"]
@@ -213,7 +213,7 @@ def test_a_live_migration_is_refused_with_the_reason_and_the_machine_goes_on_whe
     assert reason in (all_in_one.directory / "logs" / f"nova-compute-{here}.log").read_text()
     assert [all_in_one.virsh(host, "domstate", server["id"]).strip() for host in (here, there)] == ["running", ""]
     wait_until(lambda: not admin.show(server["id"])["OS-EXT-STS:task_state"], "Nova has put all back")
-    # Nova 34 says of each machine whose live migration has failed that it is in error; it is to be told that it is not.
+    # Nova 34 sets a machine whose live migration has failed to ERROR; its state has to be reset.
     admin.compute.post(f"/servers/{server['id']}/action", json={"os-resetState": {"state": "active"}})
     after = admin.show(server["id"])
     assert (after["status"], after["OS-EXT-SRV-ATTR:host"]) == ("ACTIVE", here)
@@ -239,13 +239,14 @@ def test_what_a_machine_held_is_given_back_although_the_agent_of_its_host_is_dea
     os.killpg(int((all_in_one.directory / "run" / f"{agent}.pid").read_text().split()[0]), signal.SIGKILL)
     try:
         admin.delete(server["id"])
-        # Nova has told of it: the comparison with Placement would say that the instance has no allocation.
+        # Nova has notified the pool.  Otherwise the log would say that the instance has no allocation, as found by the
+        # comparison with Placement.
         told, log = f"as instance {server['id']} has left its host", logs / "fpga-pool-scheduler.log"
         wait_until(lambda: told in log.read_text(), "its slot is given back")
         assert not leased(scheduler, server)
     finally:
         all_in_one.run("restart", agent)
-    # What other machines hold on this host is loaded again first.
+    # First, the slots that other machines hold on this host are loaded again.
     wait_until(lambda: "no problems found" in manage("audit", check=False), "agreement", TURN_TIMEOUT_S)
 
 

@@ -1,4 +1,4 @@
-"""The pool's API under uWSGI in a real cloud: found in Keystone's catalogue, used by tenants who have a token each."""
+"""The pool's API under uWSGI in a real cloud: found in Keystone's catalog, used by tenants with their own tokens."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ NO_SUCH = 1
 
 @pytest.fixture(scope="module")
 def stranger(api, admin):
-    """A project that has nothing to do with the other."""
+    """A project that is unrelated to the other one."""
     identity = admin.adapter("identity")
     project = identity.post("/projects", json={"project": {"name": STRANGER}}).json()["project"]["id"]
     user = {"name": STRANGER, "password": api.environment["OS_PASSWORD"], "default_project_id": project}

@@ -1,4 +1,4 @@
-"""The panel in a real Horizon beside the cloud: users log in there, and see what their roles let them see."""
+"""The panel in a real Horizon beside the cloud: users log in there, and see what their roles permit."""
 
 import subprocess
 import urllib.request
@@ -21,7 +21,7 @@ START_TIMEOUT_S = 300.0
 FIRST_PAGE_MS = 300_000
 COLLECT_TIMEOUT_S = 600.0
 PORTS = range(16_000, 17_000)
-#: How tokens of Keystone begin.
+#: Prefix of Keystone's tokens.
 TOKEN = "gAAAAA"
 
 
@@ -30,7 +30,7 @@ def horizon(all_in_one, scheduler, tmp_path_factory):
     """The URL of Horizon's development server."""
     started = all_in_one.run("restart", "fpga-pool-api")
     assert started.returncode == 0, started.stderr
-    scheduler.hosts()  # a scheduler that answers the API at once
+    scheduler.hosts()  # from now on a scheduler answers the API without delay
     directory = tmp_path_factory.mktemp("horizon")
     (port,) = free_ports(1, PORTS)
     url, log = f"http://127.0.0.1:{port}", directory / "log"
@@ -60,7 +60,7 @@ def horizon(all_in_one, scheduler, tmp_path_factory):
 
 
 class User:
-    """A user in a browser, who has logged in to Horizon, and what the browser has asked."""
+    """A user in a browser who has logged in to Horizon, and the requests of the browser."""
 
     def __init__(self, page, horizon, name, password):
         self.page, self.horizon, self.requests = page, horizon, []
@@ -100,7 +100,7 @@ def log_in(horizon, all_in_one, browser):
 def test_an_operator_sees_slots_and_drains_one(horizon, admin, log_in):
     pool = admin.adapter("fpga")
     slots = pool.get("/v1/slots").json()["slots"]
-    slot = next(slot for slot in slots if slot["state"] == "EMPTY")  # nobody computes there, so it drains at once
+    slot = next(slot for slot in slots if slot["state"] == "EMPTY")  # no job runs there, so it drains immediately
     user = log_in("admin")
     page, views = user.page, user.views
     expect(views.locator(f".slot[data-uuid='{slot['uuid']}']")).to_be_visible()
@@ -116,7 +116,7 @@ def test_an_operator_sees_slots_and_drains_one(horizon, admin, log_in):
     expect(tile).to_have_attribute("data-state", "DRAINED")
     assert pool.get(f"/v1/slots/{slot['uuid']}").json()["slot"]["reason"] == "seen from Horizon"
 
-    # A page of another site has the cookies of the user, and no CSRF token.
+    # A page of another site has the cookies of the user, but no CSRF token.
     change = """async ([path, headers]) => (await fetch(path, {method: "PATCH", body: '{"drain": false}',
         headers: {"Content-Type": "application/json", "X-Requested-With": "XMLHttpRequest", ...headers}})).status"""
     path = f"{horizon}/admin/fpga_pool/api/v1/slots/{slot['uuid']}"
@@ -132,7 +132,7 @@ def test_an_operator_sees_slots_and_drains_one(horizon, admin, log_in):
     assert TOKEN not in page.content() + page.frames[1].content()
 
     def is_signed_out():
-        page.context.clear_cookies()  # more than once: an answer that is under way brings that of the session again
+        page.context.clear_cookies()  # repeatedly: a pending response may set the session's cookie again
         return user.status.text_content() == "Signed out: reload the page to log in again"
 
     wait_until(is_signed_out, "the page says that its session has ended")

@@ -1,4 +1,4 @@
-"""Thirty boots by six tenants at once, of more slots than there are."""
+"""Thirty concurrent boots by six tenants, which need more slots than exist."""
 
 import re
 import uuid
@@ -15,11 +15,11 @@ pytestmark = [pytest.mark.timeout(1800)]
 
 FAKES = ("fake-1", "fake-2", "fake-3")
 TENANTS = 6
-#: By each boot of a tenant.
+#: Slots of each boot of a tenant.
 SLOTS_WANTED = (2, 2, 2, 2, 1)
 ALL_BUILT_TIMEOUT_S, ALL_GONE_TIMEOUT_S = 900.0, 400.0
 
-#: What Nova says where no host is left, at the first attempt or at a later one; it is true where all slots are taken.
+#: Nova's messages if no host is left, at the first attempt or at a later one.  They are correct if all slots are taken.
 TRUE_REASONS = re.compile(r"No valid host was found|Exceeded maximum number of retries")
 
 
@@ -52,7 +52,7 @@ def flavors(manage):
 
 @pytest.fixture
 def only_fakes(admin):
-    """No machine is booted where it would really run."""
+    """Disable the hosts with real guests, so that machines boot on fake hosts only."""
     services = [
         found["id"]
         for found in admin.compute.get("/os-services?binary=nova-compute").json()["services"]
@@ -72,7 +72,7 @@ def servers(admin):
 
 
 def slots_held(scheduler):
-    """Return the names of slots that machines of the fake computes hold, by machine."""
+    """Return the names of the slots that machines on the fake hosts hold, by machine."""
     return {vm: names for host in FAKES for vm, names in scheduler.instance_slots(host).items()}
 
 
@@ -94,9 +94,9 @@ def test_thirty_boots_at_once_end_active_or_with_a_true_reason(admin, scheduler,
     for server in ends.values():
         assert server["status"] == "ACTIVE" or TRUE_REASONS.search(server["fault"]["message"]), server["fault"]
 
-    # Whoever runs has what its flavor says, nobody else has anything, and where one was refused nothing is left.
+    # Running machines hold what their flavors request, others hold nothing, and refused boots leave nothing behind.
     running = {vm: count for vm, count in wanted.items() if ends[vm]["status"] == "ACTIVE"}
-    # What a boot had that failed is given back after Nova has said that it failed.
+    # The slots of a failed boot are released after Nova has set it to ERROR.
     wait_until(
         lambda: {vm: len(names) for vm, names in slots_held(scheduler).items() if vm in wanted} == running,
         "who runs holds what it wants, and nobody else anything",
@@ -106,7 +106,7 @@ def test_thirty_boots_at_once_end_active_or_with_a_true_reason(admin, scheduler,
     taken = [name for names in held.values() for name in names]
     assert len(taken) == len(set(taken))
     print(f"{len(running)} machines hold {sum(running.values())} of {len(slots)} slots")
-    # A slot may stay free: Nova gives up where it tried three hosts, and others were in the way for that moment.
+    # A slot may stay free: Nova gives up after three hosts, even if other boots occupied them only temporarily.
     assert len(slots) / 2 < sum(running.values()) <= len(slots) < sum(wanted.values())
     assert all(slots[name].function == "sha256" for name in taken)
     assert "no problems found" in manage("audit")

@@ -1,4 +1,4 @@
-"""Commands of `openstack` in the documentation, as the administrator of a real cloud runs them."""
+"""Commands of `openstack` in the documentation, run as the administrator of a real cloud."""
 
 import re
 import shutil
@@ -20,14 +20,14 @@ SHOWN = {
     name: [one for one in shown if (row := row_of(name, one, ROWS)) and row.test == THIS_TEST]
     for name, shown in pages().items()
 }
-#: What a page takes for granted.
+#: Commands that prepare what a page presupposes.
 BEFORE = {
     "admin/gangs": ["cp $IMAGE gang.qcow2"],
     "admin/nova": ["openstack project create research"],
     "admin/placement": ["openstack project create --or-show service"],
     "admin/policy": ["openstack project create --or-show service"],
 }
-#: What the pool of this cloud needs untouched by other tests, and what would be in their way.
+#: Commands that remove objects which would interfere with other tests in this cloud.
 AFTER = (
     "openstack service delete PAGE",
     "openstack server delete --wait first",
@@ -37,7 +37,7 @@ AFTER = (
 
 @pytest.fixture(scope="module")
 def cloud(all_in_one):
-    """The cloud with its API running; the script of the documentation starts what a first machine needs only."""
+    """The cloud with its API running, which the script of the documentation does not start."""
     started = all_in_one.run("restart", "fpga-pool-api")
     assert started.returncode == 0, started.stderr
     return all_in_one
@@ -45,7 +45,7 @@ def cloud(all_in_one):
 
 @pytest.mark.parametrize("name", [name for name, shown in SHOWN.items() if shown])
 def test_a_page_shows_commands_that_the_cloud_takes(name, cloud, tmp_path):
-    """The account `fpga_pool` and the service `fpga` are there already: here each page makes some of its own."""
+    """The account `fpga_pool` and the service `fpga` already exist, so each page creates others under its own name."""
     own = name.replace("/", "-")
     environment = pool_environment(cloud) | {"IMAGE": str(cloud.directory / "hello.qcow2")}
     todo = [Command(0, text, "") for text in BEFORE.get(name, ())]

@@ -1,4 +1,4 @@
-"""The cloud that tools/all-in-one makes is a real one: a tenant boots virtual machines on it."""
+"""The cloud of tools/all-in-one is a real one: a tenant boots virtual machines on it."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def test_a_second_start_leaves_the_cloud_as_it_is(all_in_one):
 
 
 def test_everything_listens_on_loopback_addresses_only(all_in_one):
-    """Told by the ports of the APIs, and of other processes by the directory in their command lines."""
+    """Sockets are identified by the ports of the APIs, and by processes with the directory in their command lines."""
     listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True, timeout=60).stdout
     own = processes_naming(str(all_in_one.directory))
     apis = {str(port) for port in json.loads((all_in_one.directory / "site.json").read_text())["ports"].values()}

@@ -1,4 +1,4 @@
-"""The tests of two tenants and an operator with `openstack` alone, which run on any cloud, run on this one."""
+"""The tests of two tenants and an operator that need only `openstack`, and run on any cloud, applied to this one."""
 
 import subprocess
 import sys

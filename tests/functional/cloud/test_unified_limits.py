@@ -1,4 +1,4 @@
-"""Limits of projects kept by a real Keystone: registered, changed for one project, and enforced by the scheduler."""
+"""Limits of projects in a real Keystone: registered, changed for one project, and enforced by the scheduler."""
 
 import configparser
 import json
@@ -15,7 +15,7 @@ SERVICE = "fpga"
 
 @pytest.fixture(scope="module")
 def keystones(api):
-    """The scheduler asks Keystone, as a user of its whole system."""
+    """Configure the scheduler to read limits from Keystone, as a user of system scope."""
     given = api.pool_file.read_text()
     settings = configparser.ConfigParser(interpolation=None)
     settings.read_string(given)
@@ -56,7 +56,7 @@ def test_a_project_has_the_limits_that_keystone_says(keystones, openstack, admin
     assert code == 0, said
     limits = {row["resource"]: (row["limit"], row["default"]) for row in json.loads(shown)}
     assert (limits["jobs"], limits["input_bytes"]) == ((1, False), (3 << 20, True))
-    assert limits["task_slots"] == (1000, True)  # which is not registered
+    assert limits["task_slots"] == (1000, True)  # it is not registered
 
     file = tmp_path / "input"
     file.write_bytes(b"x")

@@ -1,4 +1,4 @@
-"""Real guests under a real libvirtd: unaccelerated by KVM, so that they run wherever the tests do."""
+"""Real guests of a real libvirtd: emulated, without KVM, so that they run wherever the tests do."""
 
 import contextlib
 import hashlib
@@ -21,11 +21,11 @@ from . import gang_guests
 from . import hypervisor as hypervisors
 from . import tier_machines as tier_machines_of
 
-#: A guest that nothing accelerates takes long to come up where much else runs.
+#: A guest without hardware acceleration takes long to boot on a busy machine.
 PATIENCE_S = 240.0
-#: All guests together compete with all else on the host; here that is other tests.
+#: CPU shares of all guests together, relative to everything else on the host, which here is other tests.
 MACHINE_SHARES = {
-    # By version of control groups, with eight times the default, and the most.
+    # By version of control groups: eight times the default, and the maximum.
     Path("/sys/fs/cgroup/cpu/machine/cpu.shares"): (8192, 262144),
     Path("/sys/fs/cgroup/machine/cpu.weight"): (800, 10000),
 }
@@ -41,10 +41,10 @@ def libvirt():
 
 @pytest.fixture(scope="session")
 def hypervisor(libvirt):
-    """A libvirtd whose hook asks on `hook_socket` of its directory."""
+    """A libvirtd whose hook calls the agent at the socket `agent.sock` of its directory."""
     if why := hypervisors.missing():
         pytest.skip(why)
-    # Sockets have short names.
+    # Paths of sockets have to be short.
     directory = Path(tempfile.mkdtemp(prefix="fpga-libvirt-"))
     made = hypervisors.Hypervisor(directory)
     try:
@@ -81,7 +81,7 @@ class Guest:
     console: Path
 
     def turns(self, after: int = 0) -> list[str]:
-        """What it computed, from the turn after this one on."""
+        """Return the results of its turns after this one."""
         text = self.console.read_text(errors="replace") if self.console.exists() else ""
         found = re.findall(r"^turn (\d+): (.*?)\r?$", text, re.MULTILINE)
         return [told for number, told in found if int(number) > after]
@@ -130,7 +130,7 @@ def until():
 
 @pytest.fixture(scope="session")
 def tier_hypervisor(libvirt):
-    """A libvirtd that keeps its guests in control groups."""
+    """A libvirtd that uses control groups for its guests."""
     if why := hypervisors.missing():
         pytest.skip(why)
     directory = Path(tempfile.mkdtemp(prefix="fpga-tiers-"))
@@ -158,31 +158,31 @@ def tier_machines(libvirt, tier_hypervisor, kernel, busy_initrd, tmp_path):
 
 @contextlib.contextmanager
 def machine_shares(which):
-    """Change what all guests together get of the CPU; nothing where they have no group."""
+    """Change the CPU shares of all guests together; do nothing if they have no group."""
     found = next((file for file in MACHINE_SHARES if file.exists()), None)
     before = found.read_text() if found else ""
     if found:
         found.write_text(str(MACHINE_SHARES[found][which]))
     try:
         yield
-    finally:  # all else on the host would starve
+    finally:  # otherwise everything else on the host would starve
         if found:
             found.write_text(before)
 
 
 @pytest.fixture
 def fair_guests():
-    """All guests together get as much of the CPU as eight other processes that want it, not as one."""
+    """Give all guests together as much CPU time as eight other busy processes, rather than as one."""
     with machine_shares(0):
         yield
 
 
 @pytest.fixture(scope="module")
 def quiet_pcpu(tier_hypervisor):
-    """A pCPU on which nobody else gets much while a guest wants it."""
+    """A pCPU on which other processes get little while a guest is busy."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with machine_shares(1):
-        os.setpriority(os.PRIO_PROCESS, 0, -20)  # who changes tiers does not wait behind other tests
+        os.setpriority(os.PRIO_PROCESS, 0, -20)  # code that changes tiers does not wait behind other tests
         yield
         os.setpriority(os.PRIO_PROCESS, 0, before)
 
@@ -199,7 +199,7 @@ def shared(gang_images, tmp_path):
 
 @pytest.fixture(scope="session")
 def other_hypervisor(libvirt):
-    """A second host."""
+    """The libvirtd of a second host."""
     directory = Path(tempfile.mkdtemp(prefix="fpga-other-"))
     made = hypervisors.Hypervisor(directory, tier_machines_of.CONTROLLERS)
     try:
@@ -212,7 +212,7 @@ def other_hypervisor(libvirt):
 
 @pytest.fixture
 def gang_hosts(libvirt, tier_hypervisor, other_hypervisor, shared):
-    """Two hosts that share directories; what is left of guests is removed at the end."""
+    """Two hosts that share directories; remaining guests are removed at the end."""
     with contextlib.ExitStack() as stack:
         hosts = []
         for hypervisor in (tier_hypervisor, other_hypervisor):

@@ -1,4 +1,4 @@
-"""Processes of gangs as real guests: their image, hosts of their own, and what can be seen of them from outside."""
+"""Processes of gangs as real guests: their image, their hosts, and their state as seen without the agent."""
 
 import contextlib
 import os
@@ -23,12 +23,12 @@ MEMORY_MIB = 96
 
 
 def build_image(kernel, directory):
-    """An image as an operator makes one."""
+    """Build an image as an operator does; return the directory of images."""
     image = directory / "images" / "default"
     image.mkdir(parents=True)
     shutil.copy2(kernel, image / "kernel")
     shutil.copy2(guest_image.build_counting(directory), image / "initrd")
-    # Where much else runs, an emulated timer may be too late for the kernel's check of it, which ends in a panic.
+    # On a busy machine an emulated timer may be too late for the kernel's check of it, which ends in a panic.
     (image / "cmdline").write_text("console=ttyS0 quiet panic=-1 no_timer_check\n")
     return image.parent
 
@@ -54,7 +54,7 @@ class Shared:
 
     @property
     def options(self):
-        """[runner_libvirt] of all hosts."""
+        """Options of [runner_libvirt] on all hosts."""
         return {
             "images": self.images,
             "saved": self.saved,
@@ -68,11 +68,11 @@ class Shared:
         return file.read_text(errors="replace") if file.exists() else ""
 
     def births(self, gang, index=0):
-        """Every boot of a process."""
+        """Return the id of each boot of a process."""
         return re.findall(r"^born ([0-9a-f-]{36})", self.text(gang, index), re.MULTILINE)
 
     def counted(self, gang, index=0):
-        """What it has counted, as (boot, number)."""
+        """Return the numbers that a process has counted, as (id of the boot, number)."""
         found = re.findall(r"^counted ([0-9a-f-]{36}) (\d+)\r?$", self.text(gang, index), re.MULTILINE)
         return [(born, int(number)) for born, number in found]
 
@@ -84,19 +84,19 @@ class Shared:
 
 
 def domains(connection):
-    """All domains of a hypervisor, whoever made them, by name."""
+    """Return all domains of a hypervisor, also those of others, by name."""
     return {domain.name(): domain for domain in connection.listAllDomains()}
 
 
 class GangHost:
-    """One host, seen from outside of its agent."""
+    """One host, as seen without its agent."""
 
     def __init__(self, hypervisor, shared):
         self.hypervisor, self.shared = hypervisor, shared
 
     @property
     def connection(self):
-        """A new connection each time: nobody here answers libvirtd when it asks whether an old one is alive."""
+        """A new connection each time, as this program does not answer libvirtd's keepalive messages on old ones."""
         return libvirt.open(self.hypervisor.uri)
 
     @property
@@ -104,7 +104,7 @@ class GangHost:
         return self.hypervisor.directory / "run" / "libvirt" / "qemu"
 
     def new_runner(self, clock=time.time):
-        """A runner as an agent has it that has just started."""
+        """Return a runner as an agent that has just started has it."""
         conf = cfg.ConfigOpts()
         for group, options in (
             (agent.GROUP, agent.OPTS),
@@ -126,7 +126,7 @@ class GangHost:
         return LibvirtTiers(self.hypervisor.uri, self.pids, of_gangs=of_gangs)
 
     def domain(self, key):
-        """The domain of a process, by what it says of itself."""
+        """Return the domain of a process, found by its metadata."""
         for domain in self.connection.listAllDomains():
             with contextlib.suppress(libvirt.libvirtError):
                 said = domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, PROCESS_URI, 0)
@@ -138,13 +138,13 @@ class GangHost:
         return self.domain(key).UUIDString()
 
     def tier(self, key):
-        """Tier and pCPUs of a process, as the hypervisor has them."""
+        """Return tier and pCPUs of a process, as the hypervisor reports them."""
         with contextlib.closing(self.new_tiers(of_gangs=True)) as driver:
             found = {guest.instance: (guest.tier, guest.pcpus) for guest in driver.guests()}
         return found[self.uuid(key)]
 
     def kill_guest(self, key):
-        """As the kernel does when memory runs out."""
+        """Kill a guest as the kernel does when memory runs out."""
         os.kill(int((self.pids / f"{self.domain(key).name()}.pid").read_text()), signal.SIGKILL)
 
     def close(self):

@@ -1,4 +1,4 @@
-"""A libvirtd of its own, in a mount namespace where all its directories are its own too."""
+"""A separate libvirtd, in a mount namespace with private copies of all its directories."""
 
 import contextlib
 import json
@@ -18,10 +18,10 @@ START_S = 180.0
 ETC = Path(fpga_pool.__file__).parents[1] / "etc" / "fpga_pool"
 HOOK, DROP_IN = ETC / "libvirt-qemu-hook", ETC / "fpga-pool-agent.guests.conf"
 
-#: Directories of libvirt that are ours in the namespace, and where they are outside of it.
+#: Directories of libvirt that are private in the namespace, and their names outside of it.
 PLACES = {"/etc/libvirt": "etc", "/run": "run", "/var/lib/libvirt": "lib", "/var/log/libvirt": "log", "/var/cache/libvirt": "cache"}  # fmt: skip  # noqa: E501
 
-#: Guests are unprivileged programs elsewhere; here everything is root's, and nothing confines it.
+#: Usually guests are unprivileged processes; here everything belongs to root, without confinement.
 QEMU_CONF = """
 user = "root"
 group = "root"
@@ -64,7 +64,7 @@ DOMAIN = """
 
 
 def missing() -> str:
-    """Say what this machine lacks for it; "" = nothing."""
+    """Return what this machine lacks to run a libvirtd; "" if nothing."""
     if os.getuid() != 0:
         return "only root can run a libvirtd of its own"
     programs = ("libvirtd", "qemu-system-x86_64", "unshare", "nsenter", "busybox", "ldd")
@@ -73,7 +73,7 @@ def missing() -> str:
 
 
 def as_installed() -> list[str]:
-    """Words before the command of an agent, which has of root's capabilities those that its drop-in leaves it."""
+    """Return the command prefix that limits an agent to the root capabilities listed in its systemd drop-in."""
     left = re.findall(r"^CapabilityBoundingSet=CAP_(\w+)$", DROP_IN.read_text(), re.MULTILINE)
     return ["setpriv", f"--bounding-set=-all,{','.join(f'+{name.lower()}' for name in left)}", "--"]
 
@@ -92,7 +92,7 @@ class Hypervisor:
 
     @property
     def enter(self) -> list[str]:
-        """Words before the command of a process that shall be beside it."""
+        """Command prefix of a process that has to run in the mount namespace of libvirtd."""
         return ["nsenter", f"--mount=/proc/{self._process.pid}/ns/mnt", "--"]
 
     def start(self, hook_socket: Path) -> None:
@@ -129,7 +129,7 @@ class Hypervisor:
         return log.read_text(errors="replace")[-2000:] if log.exists() else ""
 
     def close(self) -> None:
-        """End it, and whatever guests it left."""
+        """Stop libvirtd, and kill remaining guests."""
         if self._process is not None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,8 +1,8 @@
-"""Runs on a compute node whose kernel has version 2 of control groups alone: guests of libvirt share its pCPUs.
+"""Runs on a compute node whose kernel has version 2 of control groups only: guests of libvirt share its pCPUs.
 
-Under systemd libvirtd runs already; otherwise it is started here, as one of several hosts of a machine.  A guest is a
-firmware that computes without end, a process of a gang a disk that counts.  One line of the console has what was found,
-in JSON.
+With systemd, libvirtd already runs; otherwise it is started here, as one of several hosts of a machine.  A guest is a
+firmware that computes in an endless loop; a process of a gang is a disk whose boot sector counts.  The findings are
+printed as JSON in one line of the console.
 """
 
 import contextlib
@@ -33,10 +33,10 @@ from support.servers import Libvirt, own_host, server
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 WINDOW_S, PATIENCE_S, KEEP_S = 2.0, 300.0, 3600.0
 SYSTEMD = Path("/run/systemd/system").exists()
-#: `jmp $`, where a processor begins.
+#: `jmp $` at the reset vector of a processor.
 JUMP = b"\xeb\xfe"
 PCPUS = (0, 1)
-#: Where a firmware begins a disk.  It counts on its console, a byte each time, until a key is pressed, and powers off.
+#: The code of a boot sector.  It counts on its console, a byte each time, until a key is pressed, and then powers off.
 COUNTING = bytes.fromhex(
     "fa"  # cli
     "31db"  # xor bx, bx
@@ -60,7 +60,7 @@ DOMAIN = """
 
 
 class Node:
-    """What is found, and how."""
+    """The compute node, and what is measured on it."""
 
     def __init__(self, uri, pids):
         self.uri, self.pids = uri, pids
@@ -81,19 +81,19 @@ class Node:
         return {guest.instance: guest.tier for guest in self.driver.guests()}
 
     def used_s(self, *guests):
-        """CPU time of guests in a window, and how long it was."""
+        """Return the CPU time of each guest in a window, and the length of the window, both in seconds."""
         begin_s, before_s = time.monotonic(), [self.driver.cpu_times_s(guest)[0] for guest in guests]
         time.sleep(WINDOW_S)
         used_s = [self.driver.cpu_times_s(guest)[0] - was_s for guest, was_s in zip(guests, before_s, strict=True)]
         return used_s, time.monotonic() - begin_s
 
     def share(self, front, behind):
-        """Share of a guest of what both use."""
+        """Return the share of the background guest in the CPU time of both."""
         (front_s, behind_s), _ = self.used_s(front, behind)
         return behind_s / (front_s + behind_s)
 
     def are_equal(self, one, other):
-        """Wait until two guests get about the same; the kernel remembers for seconds who was in the background."""
+        """Wait until two guests get similar shares; the effect of the background on a guest lasts for seconds."""
         until_s = time.monotonic() + PATIENCE_S
         while not 0.3 < self.share(one, other) < 0.7:
             if time.monotonic() > until_s:
@@ -101,7 +101,7 @@ class Node:
         return True
 
     def find(self):
-        """Put two guests into tiers, and change these."""
+        """Place two guests in tiers, change their tiers, and return what is found."""
         found = {}
         front, behind = guests = self.start("foreground"), self.start("background")
         for guest in guests:
@@ -134,7 +134,7 @@ class Node:
 
 
 class Gangs:
-    """Two gangs of as many processes as pCPUs, as an agent leads them: it gives commands, and looks at what runs."""
+    """Two gangs with one process for each pCPU, led as by an agent, which gives commands and observes processes."""
 
     def __init__(self, uri, pids, pcpus):
         self.pids, self.pcpus = pids, pcpus
@@ -167,12 +167,12 @@ class Gangs:
         return {domain.name(): domain for domain in self.connection.listAllDomains()}
 
     def counted(self, keys):
-        """What each has counted up to; 0 if a number is missing, or comes twice."""
+        """Return the number that each has counted up to; 0 if a number is missing or repeated."""
         said = [(self.consoles / f"{key.gang}.{key.index}.log").read_bytes() for key in keys]
         return [len(text) * (text == bytes(n % 256 for n in range(1, len(text) + 1))) for text in said]
 
     def count_on(self, keys, before):
-        """Wait until each has counted further."""
+        """Wait until each has counted at least three numbers further."""
         wanted = [number + 3 for number in before]
         self.until(lambda: all(map(operator.ge, self.counted(keys), wanted)), f"{keys} count on from {before}")
 
@@ -180,24 +180,24 @@ class Gangs:
         self.until(lambda: {self.runner.observe()[key].phase for key in keys} == {phase}, f"{keys} are {phase}")
 
     def group(self, key):
-        (file,) = self.pids.glob(f"fpga-pool-{key.gang}.*.{key.index}.pid")  # it keeps its first name
+        (file,) = self.pids.glob(f"fpga-pool-{key.gang}.*.{key.index}.pid")  # it keeps the first name
         return cgroups.of_process(int(file.read_text()))
 
     def weight(self, key):
-        """What the kernel weighs it with; None = it is idle, or gone."""
+        """Return the CPU weight of a process; None if its group is idle, or gone."""
         with contextlib.suppress(ValueError, OSError, NotFound):
             group = self.group(key)
             return None if group.is_idle else int((group.guest / "cpu.weight").read_text())
 
     def places(self, *gangs):
-        """Where each is by the runner, and by its control groups."""
+        """Yield tier and pCPU of each process by the runner, and weight and pCPU by its control groups."""
         seen = self.runner.observe()
         for key in itertools.chain(*gangs):
             pins = (self.group(key).accounting / "vcpu0" / "cpuset.cpus.effective").read_text()
             yield str(seen[key].tier), seen[key].processor, self.weight(key), int(pins)
 
     def share(self, front, behind):
-        """Share of a gang of the CPU time that the runner sees both use."""
+        """Return the background gang's share of the CPU time of both, as the runner reports it."""
         before = self.runner.observe()
         time.sleep(WINDOW_S)
         after = self.runner.observe()
@@ -205,7 +205,7 @@ class Gangs:
         return behind_s / (front_s + behind_s)
 
     def are_let_save(self, keys):
-        """Wait until each that is being saved was seen with the default weight."""
+        """Wait until each process that is being saved was seen with the default weight."""
         seen = set()
 
         def all_seen():
@@ -216,7 +216,7 @@ class Gangs:
         self.until(all_seen, f"{keys} have the default weight while they are saved")
 
     def find(self):
-        """Have a gang run behind another, and exchange their tiers; the one that is behind moves, the other ends."""
+        """Start two gangs, one behind the other; exchange their tiers; then move the one, and end the other."""
         runner, nothing = self.runner, [0 for _ in self.pcpus]
         moves, ends = ([Key(gang, index, 1) for index in self.pcpus] for gang in map(str, (uuid.uuid4(), uuid.uuid4())))
         self.launch(moves, FRONT, self.pcpus)
@@ -253,17 +253,17 @@ class Gangs:
 
 
 def find(uri, pids):
-    # Where there is no systemd, one of each is enough.
+    # Without systemd, one process for each gang is enough.
     return Node(uri, pids).find() | Gangs(uri, pids, PCPUS if SYSTEMD else PCPUS[:1]).find()
 
 
 def main():
-    os.nice(-10)  # this program measures
+    os.nice(-10)  # the measurements of this program need priority
     libvirt.registerErrorHandler(lambda *_: None, None)
     if SYSTEMD:
         found = find("qemu:///system", Path("/run/libvirt/qemu"))
     else:
-        # Timeouts are for a processor, not for an emulated one.
+        # The usual timeouts are meant for a real processor, not for an emulated one.
         server.START_TIMEOUT_S = server.COMMAND_TIMEOUT_S = own_host.COMMAND_TIMEOUT_S = PATIENCE_S
         with Libvirt(Path("/tmp"), "libvirt-2") as host:
             host.restart()

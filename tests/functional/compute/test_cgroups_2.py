@@ -1,6 +1,6 @@
-"""Control groups of version 2 in a kernel that has no others: on an emulated compute node, whatever this machine has.
+"""Control groups of version 2 only, on an emulated compute node, independent of the kernel of this machine.
 
-Its libvirtd keeps its own guests there, which are emulated by an emulated processor.
+Its libvirtd runs guests that are emulated on the emulated processor.
 """
 
 import json
@@ -14,7 +14,7 @@ from support import guest_host
 from . import hypervisor as hypervisors
 
 BOOT_S = 1200.0
-#: Where libvirt keeps a guest with and without systemd.
+#: The control group of a guest, with and without systemd.
 GROUPS = {
     True: r"/sys/fs/cgroup/machine\.slice/machine-qemu\\x2d\d+\\x2dguest\\x2dforeground\.scope",
     False: r"/sys/fs/cgroup/fpga-\d+/machine/qemu-\d+-guest-foreground\.libvirt-qemu",
@@ -35,15 +35,15 @@ def test_the_background_gets_what_the_foreground_leaves_by_version_2_alone(syste
     print(found)
     assert re.fullmatch(GROUPS[systemd], found["group"])
     assert found["equal"] == [True, True]  # before and after they are in tiers
-    # Equals would have 0.5; weights of 2 to 1600 give 0.001, and an idle group less.
+    # Equal guests would have 0.5; weights of 2 and 1600 result in 0.001, and an idle group in less.
     assert max(found["behind"]) < 0.04
     assert found["behind nobody"] > 0.5
     assert found["placed"]
     assert found["swapped"]
-    # systemd sets what it knows of a machine again: the agent sees that, and puts it back.
+    # systemd resets a machine to the values that it knows; the agent notices and restores them.
     assert not systemd or found["reloaded"] in (["foreground", "None"], ["foreground", "background"])
     assert found["measured"]
-    # Each has the pCPU that the runner says; None is the weight of what is idle.
+    # Each is on the pCPU that the runner reports; the weight of an idle group is None.
     pcpus = (0, 1) if systemd else (0,)
     front, behind = ([[tier, pcpu, weight, pcpu] for pcpu in pcpus] for tier, weight in GANG_WEIGHTS.items())
     assert found["launched"] == front + behind

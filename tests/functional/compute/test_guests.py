@@ -1,4 +1,4 @@
-"""Virtual machines with accelerator flavors, from the hook to the end, on real parts."""
+"""Virtual machines with accelerator flavors, from the hook to the end, with real components."""
 
 import pytest
 
@@ -15,7 +15,7 @@ SHA256 = {"fpga_pool:function": "sha256"}
 
 @pytest.fixture(scope="module")
 def pool(rabbitmq, mariadb, hypervisor, tmp_path_factory):
-    """A pool of one compute node, whose agent is beside libvirtd."""
+    """A pool of one compute node, whose agent runs beside libvirtd."""
     database_url = mariadb.new_database()
     agent = {
         "guest_driver": "libvirt",
@@ -33,7 +33,7 @@ def pool(rabbitmq, mariadb, hypervisor, tmp_path_factory):
     ) as made:
         made.database_url = database_url
         yield made
-        for name in made.names:  # pytest shows it where a test failed
+        for name in made.names:  # pytest shows it if a test failed
             print(f"--- {name}\n{made.last_lines(name)}")
 
 
@@ -51,7 +51,7 @@ def instance_leases(pool):
 
 
 def held(pool):
-    """What the agent's journal keeps, by instance."""
+    """Return the instances whose slots are held by the agent's journal."""
     journal = Journal(pool.directory / "node-1" / "journal.sqlite")
     try:
         return sorted(hold.instance for hold, _ in journal.holds().values())
@@ -74,14 +74,14 @@ def test_a_guest_computes_on_its_slot_also_after_its_agent_was_killed_and_nothin
     until(lambda: DIGEST in guest.turns(known + 1), "the guest computes with the agent that was started again")
 
     known = len(guest.turns())
-    guest.domain.managedSave()  # as suspend does
+    guest.domain.managedSave()  # as a suspend of Nova does
     until(lambda: held(pool) == [], "the slot of a suspended machine is let go")
     guest.domain.create()
     assert held(pool) == [guest.uuid]
     until(lambda: DIGEST in guest.turns(known + 1), "the guest computes after it was resumed")
 
     guest.domain.destroy()
-    guest.domain.create()  # as a hard reboot does
+    guest.domain.create()  # as a hard reboot of Nova does
     assert held(pool) == [guest.uuid]
     until(lambda: "org.fpga_pool.0" in guest.domain.XMLDesc(), "the guest has its port after a hard reboot")
 

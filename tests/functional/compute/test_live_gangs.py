@@ -1,7 +1,7 @@
 """Gangs whose processes are real guests on two hosts: they run behind others, move with their memory, and end once.
 
-A process counts for what it has drawn when it booted, and tells each number on its console.  So its consoles prove what
-became of it: one boot, and each number once, is one life, wherever it was led.
+Each process draws an id at boot, and prints it with each number that it counts on its console.  So the consoles prove
+that a process has run once: one boot, and each number once, on whichever hosts it ran.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from .hypervisor import as_installed
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 PATIENCE_S = 300.0
-#: A process that computes a little and goes on for as long as it is let.
+#: The command of a process that computes a little and runs until it is ended.
 FOREVER = "count 1000000 rest 1"
 
 pytestmark = pytest.mark.timeout(1200)
 
 
 class Pool:
-    """Two hosts with two processors each, which are the pCPUs of this machine twice."""
+    """Two hosts with two processors each; both hosts use the same pCPUs of this machine."""
 
     def __init__(self, deployment, hosts, shared):
         self.deployment, self.shared = deployment, shared
@@ -40,7 +40,7 @@ class Pool:
 
     def until(self, condition, what):
         def look():
-            with contextlib.suppress(ServiceUnavailable):  # guests may take all of this machine for a while
+            with contextlib.suppress(ServiceUnavailable):  # guests may occupy this machine completely for a while
                 return condition()
 
         wait_until(look, what, PATIENCE_S)
@@ -59,7 +59,7 @@ class Pool:
         return self.client.gang(gang)
 
     def until_counted(self, gang, number, processes=2):
-        """Wait until each process has counted so far; return what they count for."""
+        """Wait until each process has counted up to this number; return the id of the last boot of each."""
 
         def counted():
             return all(any(n >= number for _, n in self.shared.counted(gang, i)) for i in range(processes))
@@ -82,7 +82,7 @@ class Pool:
         self.until(lambda: self.client.cancel_gang(gang), f"gang {gang} is to end")
 
     def places(self, gang):
-        """Where each process of a gang is by its hypervisor: host, tier, pCPUs."""
+        """Return host, tier and pCPUs of each process of a gang, as its hypervisor reports them."""
         found = {}
         for process in self.client.gang(gang).process_list:
             with contextlib.suppress(KeyError):
@@ -91,7 +91,7 @@ class Pool:
         return found
 
     def guests(self, gang=""):
-        """The domains of a gang, or all, on both hosts."""
+        """Return the domains of a gang, or all, on both hosts."""
         return [
             domain
             for host in self.hosts.values()
@@ -100,7 +100,7 @@ class Pool:
         ]
 
     def running(self, gang):
-        """How many guests of a gang run, on both hosts."""
+        """Return how many guests of a gang run, on both hosts."""
         return sum(
             gang in domain.name()
             for host in self.hosts.values()
@@ -133,12 +133,12 @@ def pool(rabbitmq, mariadb, gang_hosts, shared, fair_guests, tmp_path):
         tmp_path / "pool", rabbitmq.url, mariadb.new_database(), options=options, own=own, launchers=launchers
     ) as made:
         yield Pool(made, gang_hosts, shared)
-        for name in made.names:  # pytest shows it where a test failed
+        for name in made.names:  # pytest shows it if a test failed
             print(f"--- {name}\n{made.last_lines(name)}")
 
 
 def lived_once(pool, gang, born, processes=2):
-    """Each process has booted once, and counted every number once, to the end."""
+    """Assert that each process has booted once, and counted every number once, to the end."""
     for index in range(processes):
         assert pool.shared.births(gang, index) == [born[index]]
         numbers = [number for _, number in pool.shared.counted(gang, index)]
@@ -151,7 +151,7 @@ def states(detail):
 
 
 def moving(pool, count):
-    """Have a gang of two run behind one on node-1, and free the foreground of node-2."""
+    """Start a gang of two processes behind another one on node-1, and free the foreground of node-2."""
     goes_on = pool.create(2, 0.3)
     pool.until_all_run(goes_on, GangState.FOREGROUND)
     ends = pool.create(2, 0.9)
@@ -169,7 +169,7 @@ def moving(pool, count):
 
 
 def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_where_it_is(pool):
-    """1. It counts behind a gang; 2. moves to another host and counts on; 3. the next one swaps; 4. all end."""
+    """1. It counts behind a gang. 2. It moves and continues. 3. The next gang is swapped. 4. All end."""
     goes_on, moves, born = moving(pool, count=120)
     detail = pool.until_all_run(moves, GangState.FOREGROUND)
     assert {process.host for process in detail.process_list} == {"node-2"}

@@ -1,4 +1,4 @@
-"""A virtual machine that sends as fast as it can, and is held at its tap, which its host's agent finds by itself."""
+"""A virtual machine that sends as fast as it can; its rate is limited at its tap, which the host's agent finds."""
 
 import contextlib
 import math
@@ -25,10 +25,10 @@ from . import hypervisor as hypervisors
 
 HOST, GUEST = "10.79.13.1", "10.79.13.2"
 BOOT_S = 240.0
-#: An emulated guest sends several times as much.
+#: An emulated guest sends several times as fast without limits.
 RATES_BPS = (10e6, 30e6)
-#: What may be under way: more than the queue at the tap would lose packets when the rate falls, and a receiver gets all
-#: that came after a lost packet at once, when that packet is sent again.
+#: Limits the bytes in flight.  More than the queue at the tap would lose packets when the rate falls; and after a lost
+#: packet is sent again, a receiver gets all that came after it at once.
 RECEIVE_BYTES = 64 << 10
 
 
@@ -47,7 +47,7 @@ class Sender:
 
 @pytest.fixture
 def listener():
-    with socket.create_server(("0.0.0.0", 0)) as listening:  # its address comes with the tap
+    with socket.create_server(("0.0.0.0", 0)) as listening:  # the address of the host is added with the tap
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
         listening.settimeout(BOOT_S)
         yield listening
@@ -85,7 +85,7 @@ def sender(hypervisor, connection, kernel, listener, tmp_path):
 
 @pytest.fixture
 def agent(sender, hypervisor, tmp_path):
-    """What of an agent finds taps and holds flows."""
+    """The parts of an agent that find taps and limit flows."""
     journal, egress = Journal(tmp_path / "journal.sqlite"), TcEgress({})
     guests, shaper = LibvirtGuests(hypervisor.uri), FlowShaper(egress, journal, time.time)
     taps = Taps(guests.running, egress, math.inf)

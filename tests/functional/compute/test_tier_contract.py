@@ -1,4 +1,4 @@
-"""What every tier driver does: one suite over all of them."""
+"""The contract of tier drivers: one suite for all of them."""
 
 import contextlib
 
@@ -59,7 +59,7 @@ def test_a_guest_is_placed_changed_found_by_the_next_process_and_released_as_it_
     before = machines.seen(instance)
     with pytest.raises(Conflict):
         driver.set_tiers({instance: Tier.FOREGROUND})
-    driver.release(instance)  # nothing to do
+    driver.release(instance)  # has no effect
     assert machines.seen(instance) == before
 
     driver.place(instance, Tier.BACKGROUND, [1, 0])

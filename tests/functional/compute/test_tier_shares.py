@@ -1,7 +1,7 @@
-"""What a foreground and a background guest get of one pCPU, by the kernel's accounting of CPU time.
+"""CPU time of a foreground and a background guest on one pCPU, by the kernel's accounting.
 
-Every figure is a ratio of CPU times of one window, and what goes to others than guests is left out of it, so that what
-they do on this machine matters little.
+Every figure is a ratio of CPU times within one window, without the CPU time of other processes than guests, so that
+other load on this machine has little influence.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ from .tier_machines import LibvirtMachines
 pytestmark = [pytest.mark.timeout(600)]
 
 PCPU = 0
-#: Shares of the time, in percent, for which foreground guests compute.
+#: Shares of the time, in percent, during which foreground guests compute.
 DUTIES = (100, 80, 60, 40)
 WINDOW_S, WINDOWS = 2.0, 5
 BOOT_S = 240.0
-#: How many swaps are timed, and how long each may take to have an effect at all.
+#: Number of swaps that are timed, and timeout in seconds for each to take effect.
 SWAPS, EFFECT_S = 15, 2.0
-#: An effect is one that lasts for so long.
+#: An effect counts if it lasts for this long.
 HOLD_S = 0.02
 #: CPU time of all processes by pCPU.
 ACCOUNTS = Path("/sys/fs/cgroup/cpuacct/cpuacct.usage_percpu")
@@ -53,7 +53,7 @@ def driver(machines):
 def guests(machines, driver, quiet_pcpu):
     """Guests of the foreground by their duty, and one of the background, which always computes; all are suspended.
 
-    They boot together.
+    They boot concurrently.
     """
     front = {duty: machines.start({"fpga_pool:tier": "foreground"}, duty=duty) for duty in DUTIES}
     behind = machines.start({"fpga_pool:tier": "background"}, duty=100)
@@ -61,7 +61,7 @@ def guests(machines, driver, quiet_pcpu):
 
     def all_are_up():
         for guest in filter(machines.is_up, tuple(booting)):
-            machines.domains[guest].suspend()  # else it would compute while others boot
+            machines.domains[guest].suspend()  # otherwise it would compute while others boot
             booting.remove(guest)
         return not booting
 
@@ -71,7 +71,7 @@ def guests(machines, driver, quiet_pcpu):
 
 @pytest.fixture
 def pair(machines, driver, guests):
-    """Have a foreground guest that computes for a share of the time, and the background guest, on one pCPU."""
+    """Run a foreground guest that computes for a share of the time, and the background guest, on one pCPU."""
     going = []
 
     def resume(duty):
@@ -80,7 +80,7 @@ def pair(machines, driver, guests):
             machines.domains[guest].resume()
             going.append(guest)
             driver.place(guest, tier, [PCPU])
-        time.sleep(2.0)  # they begin to compute a second after they are up
+        time.sleep(2.0)  # they start to compute a second after they are up
         return front, behind
 
     yield resume
@@ -91,26 +91,26 @@ def pair(machines, driver, guests):
 
 @dataclass
 class Counters:
-    """CPU time so far, seconds."""
+    """Cumulative CPU times, in seconds."""
 
     wall_s: float
     #: Of the vCPUs.
     front_s: float
     behind_s: float
-    #: Of the whole foreground guest, what emulates its devices included.
+    #: Of the whole foreground guest, including the emulation of its devices.
     front_guest_s: float
-    #: Of all that runs on the pCPU and is no guest: interrupts, other machines of its hypervisor, other processes.
+    #: Of everything on the pCPU that is not a guest: interrupts, other machines of its hypervisor, other processes.
     others_s: float
 
 
 def guest_group(machines, instance):
-    """The control group that has the accounting of a guest."""
+    """Return the control group that accounts for a guest."""
     pid = (machines.hypervisor.directory / "run" / "libvirt" / "qemu" / f"{machines.domains[instance].name()}.pid").read_text()  # fmt: skip  # noqa: E501
     return cgroups.of_process(int(pid)).accounting
 
 
 def whole_guest_s(machines, instance):
-    """CPU time of all threads of a guest, by its control group."""
+    """Return the CPU time of all threads of a guest, by its control group."""
     group = guest_group(machines, instance)
     if (group / "cpuacct.usage").exists():
         return int((group / "cpuacct.usage").read_text()) / 1e9
@@ -121,7 +121,7 @@ def counters(machines, driver, front, behind):
     line = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith(f"cpu{PCPU} "))
     user, nice, system, _, _, irq, softirq, steal = (int(word) / 100 for word in line.split()[1:9])
     busy_s = user + nice + system + irq + softirq
-    if ACCOUNTS.exists():  # to the nanosecond, where /proc/stat counts ticks
+    if ACCOUNTS.exists():  # in nanoseconds; /proc/stat counts ticks
         busy_s = int(ACCOUNTS.read_text().split()[PCPU]) / 1e9
     front_guest_s = whole_guest_s(machines, front)
     guests_s = front_guest_s + whole_guest_s(machines, behind)
@@ -135,7 +135,7 @@ def counters(machines, driver, front, behind):
 
 
 def window(machines, driver, front, behind):
-    """What passed in a window."""
+    """Return the CPU times used in one window."""
     begin = counters(machines, driver, front, behind)
     time.sleep(WINDOW_S)
     end = counters(machines, driver, front, behind)
@@ -156,8 +156,8 @@ def test_a_busy_background_guest_takes_at_most_one_percent_of_a_busy_foreground_
     tell("foreground at 100 %: CPU time that goes to the background instead", lost)
     assert statistics.median(lost) <= 1.0
 
-    # The same after they have swapped.  In the second that begins with the call the former foreground gets no more than
-    # what it uses until the swap has effect, and its share of the rest.
+    # The same after a swap.  In the second after the call, the former foreground gets its CPU time until the swap takes
+    # effect, and its background share of the rest.
     after = []
     for _ in range(WINDOWS):
         tiers = {front: Tier.BACKGROUND, behind: Tier.FOREGROUND}
@@ -172,11 +172,11 @@ def test_a_busy_background_guest_takes_at_most_one_percent_of_a_busy_foreground_
 
 
 class Sampler:
-    """Reads the CPU time of two guests every millisecond or so, from a thread that keeps off their pCPU."""
+    """Samples the CPU time of two guests about every millisecond, from a thread that avoids their pCPU."""
 
     def __init__(self, machines, guests):
         self._files = [open_usage(machines, guest) for guest in guests]
-        #: Moment, and CPU time of each guest in nanoseconds.
+        #: Time in seconds, and CPU time of each guest in nanoseconds.
         self.samples: list[tuple[float, int, int]] = []
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -210,9 +210,9 @@ def usage_ns(file):
 
 
 def effect_ms(samples, called_s):
-    """How long after a call the second guest began to have its pCPU: nine tenths of what both got in the next 20 ms.
+    """Return how long after a call the second guest got its pCPU, i.e. nine tenths of both guests' next 20 ms, in ms.
 
-    So it is told 2 ms too early at the most, and the kernel accounts by its tick, which is 4 ms here.
+    The result is at most 2 ms too early; the kernel accounts by its tick, which is 4 ms here.
     """
     after = [sample for sample in samples if sample[0] >= called_s]
     for number, (at_s, first, second) in enumerate(after):
@@ -258,5 +258,5 @@ def test_a_background_guest_uses_what_the_foreground_leaves_idle(machines, drive
     tell(f"foreground at {duty} %: share of the pCPU that goes to others than guests", others)
     tell(f"foreground at {duty} %: its share of the pCPU", shares)
     tell(f"foreground at {duty} %: use by the background of what is idle", used)
-    assert 0.5 * duty < statistics.median(shares) < 95.0  # else there is nothing to measure
+    assert 0.5 * duty < statistics.median(shares) < 95.0  # otherwise there is nothing to measure
     assert statistics.median(used) >= 92.0

@@ -1,4 +1,4 @@
-"""Guests in tiers on real parts, by the agent of a host: it follows them, changes them live, and may be killed."""
+"""Guests in tiers with real components: the agent of a host finds them, changes their tiers live, and may be killed."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture
 def pool(rabbitmq, mariadb, tier_hypervisor, fair_guests, tmp_path):
-    """A pool of one compute node, of which one pCPU carries tiers."""
+    """A pool of one compute node with one pCPU for tiers."""
     nova_conf = tmp_path / "nova.conf"
     nova_conf.write_text(f"[DEFAULT]\ncpu_allocation_ratio = 2.0\n[compute]\ncpu_shared_set = {PCPU}\n")
     tiers = {
@@ -46,13 +46,13 @@ def pool(rabbitmq, mariadb, tier_hypervisor, fair_guests, tmp_path):
     ) as made:
         made.nova_conf = nova_conf
         yield made
-        for name in made.names:  # pytest shows it where a test failed
+        for name in made.names:  # pytest shows it if a test failed
             print(f"--- {name}\n{made.last_lines(name)}")
 
 
 @pytest.fixture
 def agent(rabbitmq, pool):
-    """What a scheduler asks of the agent."""
+    """The calls of a scheduler to the agent."""
     messages = transport(cfg.CONF, rabbitmq.url)
     api = AgentAPI(messages, pool.identity(Role.SCHEDULER, "test"))
     yield SimpleNamespace(
@@ -65,7 +65,7 @@ def agent(rabbitmq, pool):
 
 @pytest.fixture
 def seen(tier_machines):
-    """What the hypervisor says of the guests, without the agent."""
+    """The tier and pCPUs of each guest, as the hypervisor reports them, without the agent."""
     with contextlib.closing(tier_machines.new_driver()) as driver:
         yield lambda: {guest.instance: (guest.tier, guest.pcpus) for guest in driver.guests()}
 
@@ -100,7 +100,7 @@ def test_guests_are_followed_swapped_and_restored_whatever_ends(pool, agent, see
     pool.kill("node-1")
     tier_machines.reboot(first)
     with contextlib.closing(tier_machines.new_driver()) as driver:
-        driver.release(second)  # as if it had been killed while it placed it
+        driver.release(second)  # as if it had been killed while placing this guest
     assert seen() == {first: (None, ()), second: (None, ())}
     pool.restart("node-1")
     until(lambda: seen() == swapped, "the next agent restores the tiers")
@@ -117,7 +117,7 @@ def test_an_agent_that_is_killed_in_the_middle_of_swaps_leaves_guests_that_run_i
         killed = threading.Event()
 
         def keep_swapping(killed=killed):
-            with contextlib.suppress(Exception):  # the last one finds nobody
+            with contextlib.suppress(Exception):  # the last call gets no answer, as the agent was killed
                 while not killed.is_set():
                     tiers = agent.tiers()
                     agent.set_tiers({guest: BEHIND if tier == FRONT else FRONT for guest, tier in tiers.items()})

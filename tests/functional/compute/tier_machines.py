@@ -1,4 +1,4 @@
-"""Guests for the tests of tier drivers: real ones of libvirt, and those that files describe; both look alike here."""
+"""Guests for the tests of tier drivers: real ones of libvirt, and simulated ones in files, with a common interface."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ def _specs(specs):
 
 @dataclass
 class SimulatedMachines:
-    """Guests that are a fiction."""
+    """Simulated guests."""
 
     directory: Path
 
@@ -42,12 +42,12 @@ class SimulatedMachines:
         (self.directory / f"{instance}.xml").unlink()
 
     def seen(self, instance):
-        """What was done to a guest, as it can be seen without the driver."""
+        """Return the changes to a guest, as seen without the driver."""
         kept = self.directory / f"{instance}.tier"
         return [word for word in ("foreground", "background") if kept.exists() and word in kept.read_text()]
 
     def close(self):
-        """Nothing runs."""
+        """Do nothing, as nothing runs."""
 
 
 class LibvirtMachines:
@@ -75,7 +75,7 @@ class LibvirtMachines:
         return instance
 
     def reboot(self, instance):
-        """As a hard reboot by Nova: the machine ends, and begins as it was first described."""
+        """Hard-reboot a machine as Nova does: destroy it, and create it from its original description."""
         self.domains[instance].destroy()
         self.domains[instance] = self._connection.createXML(self._texts[instance])
 
@@ -90,14 +90,14 @@ class LibvirtMachines:
         self.domains.pop(instance).destroy()
 
     def seen(self, instance):
-        """What was done to a guest, as it can be seen without the driver."""
+        """Return the changes to a guest, as seen without the driver."""
         domain = self.domains[instance]
         shares = domain.schedulerParametersFlags(0)["cpu_shares"]
         return [shares, domain.vcpuPinInfo(0), domain.emulatorPinInfo(0), "placed" in domain.XMLDesc()]
 
     def close(self):
-        """End all at once: one in the background ends no sooner than the foreground of its pCPU lets it."""
+        """Destroy all concurrently, as a background guest needs CPU time to end, which its foreground may use."""
         with ThreadPoolExecutor() as threads:
             for domain in self.domains.values():
-                threads.submit(domain.destroy)  # fails for one that has ended by itself
+                threads.submit(domain.destroy)  # fails if the guest has ended already
         self.domains.clear()

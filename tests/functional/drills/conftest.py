@@ -13,10 +13,10 @@ from support.relay import Relay
 from support.servers import MariaDB, PostgreSQL, RabbitMQ
 from support.servers.server import free_port
 
-#: A soak is apart, as benchmarks are: what grows shows after an hour.
+#: The soak test runs separately, like benchmarks: growth shows after an hour.
 collect_ignore = [] if "FPGA_POOL_SOAK" in os.environ else ["test_soak.py"]
 
-#: Room for the database of a drill of 10,000.
+#: Disk space for the database of a drill with 10,000 objects.
 DISK_MB = 1024
 
 
@@ -31,7 +31,7 @@ def database(request, run_server, servers_directory):
 
 
 class ShortLogs(PostgreSQL):
-    """A server that a full disk ends within seconds."""
+    """A server whose small log files let a full disk stop it within seconds."""
 
     log_file_mb = 1
 
@@ -53,14 +53,14 @@ def hypervisors():
 
 @pytest.fixture
 def relays():
-    """Make ways to servers: `relays({(process, server): url})`."""
+    """Make relays to servers: `relays({(process, server): url})`."""
     with contextlib.ExitStack() as ends:
         yield lambda urls: {way: ends.enter_context(contextlib.closing(Relay(url))) for way, url in urls.items()}
 
 
 @pytest.fixture
 def partitions():
-    """Skip where clients cannot be parted from a port."""
+    """Skip the test if clients cannot be cut off from a port on this machine."""
     try:
         with parted(free_port(), LOST):
             pass
@@ -70,7 +70,7 @@ def partitions():
 
 @pytest.fixture
 def by_way():
-    """Return the options of processes that use these ways, added to others: `by_way(relays, own)`."""
+    """Add the URLs of relays to the options of the processes that use them: `by_way(relays, own)`."""
 
     def options(ways, own):
         found = {name: dict(groups) for name, groups in own.items()}

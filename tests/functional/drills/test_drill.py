@@ -1,6 +1,6 @@
-"""Batches, pipelines, tasks, gangs and instances while every part of the pool, and what it stands on, is hurt.
+"""Batches, pipelines, tasks, gangs and instances while every part of the pool, and of its environment, fails.
 
-`FPGA_POOL_DRILL` says how many jobs, shares and processes there are, `FPGA_POOL_DRILL_SEEDS` how many seeds.
+`FPGA_POOL_DRILL` sets the number of jobs, shares and processes, `FPGA_POOL_DRILL_SEEDS` the number of seeds.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ SEEDS = range(int(os.environ.get("FPGA_POOL_DRILL_SEEDS", "1")))
 SCHEDULERS, APIS = ("scheduler-1", "scheduler-2"), ("api", "api-2")
 HOSTS = ("node-1", "node-2", "node-3", "node-4")
 SHARD_TIMEOUT_S = 4.0
-#: So many are done where the work ends before.
+#: At least this many faults are injected, even if the work ends earlier.
 LEAST_FAULTS = 10
 OPTIONS = {
     "scheduler": {"shards": 2, "shard_timeout_s": SHARD_TIMEOUT_S, "gang_migration_s": 0.5, "max_attempts": 20},
@@ -55,7 +55,7 @@ def test_nothing_is_lost_or_doubled(
     launchers = {name: clock.launcher for name, clock in clocks.items()}
     numbers = {"schedulers": len(SCHEDULERS), "agents": len(HOSTS), "apis": len(APIS)}
     own = by_way(ways, {host: machines[host].options for host in HOSTS})
-    # On one of the databases the jobs of a batch are in several shards.
+    # With one of the databases, the jobs of a batch are split among several shards.
     options = {**OPTIONS, "scheduler": {**OPTIONS["scheduler"], "split_batches": isinstance(database, MariaDB)}}
     pool = deployment(broker.url, url, **numbers, options=options, own=own, launchers=launchers)
     work = items(OBJECTS, seed)

@@ -1,7 +1,7 @@
-"""A pool at half load for long, without faults: what it takes of the machine stays the same.
+"""A pool at half load for a long time, without faults: its use of resources does not grow.
 
-Only if `FPGA_POOL_SOAK` says for how many seconds.  `FPGA_POOL_SOAK_PER_S`: how many jobs, shares, processes and slots
-there are in a second; without it, half of what ten clients had done in the first minute.
+Runs only if `FPGA_POOL_SOAK` is set to a duration in seconds.  `FPGA_POOL_SOAK_PER_S` sets how many jobs, shares,
+processes and slots are submitted per second; by default half of the rate that ten clients reach in the first minute.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ WHOLE_S = float(os.environ["FPGA_POOL_SOAK"])
 PER_S = float(os.environ.get("FPGA_POOL_SOAK_PER_S", "0"))
 SEED = 5
 FULL_S = 60.0
-#: What ended is removed after this time, so that rows do not grow from then on.
+#: Ended objects are removed after this time, so the number of rows does not grow from then on.
 RETENTION_S = 120.0
-#: Not judged: full load, the first removal, and what a process loads when it first needs it.
+#: Not evaluated: full load, the first removal, and modules that processes load at first use.
 WARM_UP_S = max(WHOLE_S / 4, FULL_S + 1.5 * RETENTION_S)
 INTERVAL_S = 5.0
 
@@ -50,7 +50,7 @@ def test_nothing_grows(deployment, broker, database, tmp_path, end_and_audit, hy
         fill_journal(tmp_path / "pool-0" / host / "journal.sqlite")
     own = {host: machines[host].options for host in HOSTS}
     parts = {"schedulers": 2, "agents": len(HOSTS), "apis": 2, "options": OPTIONS, "own": own}
-    pool = deployment(broker.url, url, **parts, forked=False)  # whose memory is its own
+    pool = deployment(broker.url, url, **parts, forked=False)  # not forked, so that processes share no memory
     pace = Pace(submissions(SEED), FULL_S, WHOLE_S, PER_S)
     with contextlib.closing(Store(url)) as store:
         clients = Clients(pool, pace, tmp_path / "results", machines, store)

@@ -1,6 +1,6 @@
-"""Schedulers that go on after their lease of shards has ended, with statements that arrive late.
+"""Schedulers that continue after their lease of shards has expired, with delayed SQL statements.
 
-`FPGA_POOL_SPLITS` says how many times, `FPGA_POOL_DRILL_SEEDS` with how many seeds.
+`FPGA_POOL_SPLITS` sets how many times, `FPGA_POOL_DRILL_SEEDS` the number of seeds.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ SEEDS = range(int(os.environ.get("FPGA_POOL_DRILL_SEEDS", "1")))
 SCHEDULERS = ("scheduler-1", "scheduler-2")
 HOSTS = ("node-1", "node-2", "node-3")
 LEASE_S = 1.5
-#: Jobs, shares, processes and slots that are submitted in a second.
+#: Jobs, shares, processes and slots that are submitted per second.
 PER_S = 5.0
 OPTIONS = {
     "scheduler": {"shards": 2, "shard_timeout_s": LEASE_S, "gang_migration_s": 0.5, "max_attempts": 20},

@@ -1,4 +1,4 @@
-"""Flows held to their plans by the requester's agent: scheduler, agent, tc and kernel, on a network of namespaces."""
+"""Flows limited to their plans by the requester's agent: scheduler, agent, tc and kernel, in network namespaces."""
 
 import contextlib
 import os
@@ -30,15 +30,15 @@ from support.waiting import SOON_S, wait_until
 
 REQUESTER = "requester-1"
 RESPONDERS = ("node-1", "node-2")
-#: The cables take ten times what the hosts say that they do: what is slower is so by tc.
+#: The links carry ten times the configured rates of the hosts, so anything slower is limited by tc.
 CABLE_BPS = 1e9
 EGRESS_MBPS, INGRESS_MBPS = 100, 60
-#: Two inputs of this size, one for each responder: the first is sent with 60 Mbit/s and is there after 8 s; the second
-#: has the other 40 Mbit/s, and then 60: after 8 s 40 MB are there, and the rest takes 2.67 s.
+#: Two inputs of this size, one for each responder: the first is sent at 60 Mbit/s and is complete after 8 s; the second
+#: is sent at the remaining 40 Mbit/s, then at 60: after 8 s 40 MB have arrived, and the rest takes 2.67 s.
 INPUT_BYTES = 60_000_000
-#: Bytes per second on the wire of this many Mbit/s of payload, at MTU 1500 with IPv4.
+#: Bytes per second on the wire for this many Mbit/s of payload, at MTU 1500 with IPv4.
 WIRE_RATE = {mbps: round(mbps * 1e6 / 8 * 1514 / 1448) for mbps in (40, 60)}
-#: The guest and its tap, a veth here, named after its port.
+#: Addresses of the guest and of its tap, here a veth named after its port.
 GUEST, GUEST_NET, TAP_ADDRESS = "10.78.0.2", "10.78.0.0/24", "10.78.0.1"
 SERVER, PORT = str(uuid4()), str(uuid4())
 TAP = f"tap{PORT[:11]}"
@@ -53,7 +53,7 @@ def shell(namespace: str, command: str) -> str:
 
 
 class Transfers:
-    """A batch of two jobs, each sent by a program of its own, which no agent's end ends."""
+    """A batch of two jobs, whose inputs are sent by separate programs, which do not end with an agent."""
 
     def __init__(self, pool: Deployment, source: Path, namespace: str, requester: str) -> None:
         self._api = pool.client()
@@ -73,14 +73,14 @@ class Transfers:
             for request in requests
         ]  # fmt: skip
         assert [program.stdout.readline() for program in self._programs] == ["ready\n"] * 2
-        # This policy sends to both responders at a time.
+        # This policy sends to both responders concurrently.
         self._batch = wait_until(lambda: self._submitted(requests), "the requester is in the pool")
         for program in self._programs:
             program.stdin.write(f"{self._batch}\n")
             program.stdin.flush()
 
     def _submitted(self, requests: list[JobRequest]) -> str:
-        """Submit the batch; "" while its agent has not reported the server."""
+        """Submit the batch; return its uuid, or "" if the agent has not reported the server yet."""
         with contextlib.suppress(UnknownRequester):
             return self._api.create_batch(requests, policy="ect").uuid
         return ""
@@ -91,7 +91,7 @@ class Transfers:
 
     @contextlib.contextmanager
     def held_up(self, name: str) -> Iterator[None]:
-        """Let one program send nothing meanwhile."""
+        """Stop one program during the context."""
         program = self._programs[("first", "second").index(name)]
         program.send_signal(signal.SIGSTOP)
         try:
@@ -103,7 +103,7 @@ class Transfers:
         return any(program.poll() is None for program in self._programs)
 
     def finish(self) -> None:
-        """Both results are here, and the batch is complete."""
+        """Assert that both results arrive, and the batch is complete."""
         said = [program.communicate(timeout=SOON_S)[0] for program in self._programs]
         assert [program.returncode for program in self._programs] == [0, 0], said
         wait_until(lambda: self._api.batch(self._batch).state is BatchState.COMPLETED, "the batch is complete")
@@ -124,15 +124,15 @@ class Scene:
 
     @property
     def namespace(self) -> str:
-        """That of the requester's host."""
+        """The namespace of the requester's host."""
         return self.network.hosts[REQUESTER].namespace
 
     def kernel(self) -> str:
-        """Every queue and every device of the requester's host."""
+        """Return all queues and devices of the requester's host."""
         return shell(self.namespace, "tc qdisc show | sed 's/direct_packets_stat [0-9]*//'; ip -o link | cut -d: -f2")
 
     def rates(self, device: str = Endpoint.nic) -> list[int]:
-        """Return the rates of all classes of a device, in bytes per second; nothing where there is no device."""
+        """Return the rates of all classes of a device, in bytes per second; empty if there is no such device."""
         with inside(self.namespace):
             try:
                 return sorted(netlink.class_rates(netlink.link(device).index).values())
@@ -140,16 +140,16 @@ class Scene:
                 return []
 
     def ifb(self) -> str:
-        """Return the device through which the guest's packets pass; "" where there is none."""
+        """Return the device through which the guest's packets pass; "" if there is none."""
         names = shell(self.namespace, "ip -o link | cut -d: -f2").split()
         return next((name for name in names if name.startswith("fpi")), "")
 
     def noted(self) -> int:
-        """How many flows the requester's agent would set again."""
+        """Return how many flows the requester's agent would limit again after a restart."""
         return len(self.noted_plans())
 
     def noted_plans(self) -> list[tuple[RateSegment, ...]]:
-        """What the requester's agent holds its flows to."""
+        """Return the plans that the requester's agent has stored for its flows."""
         with contextlib.closing(Journal(self.pool.directory / REQUESTER / "journal.sqlite")) as journal:
             return [flow.transfer for flow in journal.flows()]
 
@@ -157,14 +157,14 @@ class Scene:
         return self.pool.log_file(REQUESTER).read_text()
 
     def restart_agent(self) -> None:
-        """Start the requester's agent again, and return when it is ready."""
+        """Restart the requester's agent, and wait until it is ready."""
         ready = self.log().count("is ready")
         self.pool.restart(REQUESTER)
         wait_until(lambda: self.log().count("is ready") > ready, "the agent is ready")
 
 
 def add_guest(network: Network) -> str:
-    """Join a guest to the requester's host by what stands for its tap; return its namespace."""
+    """Connect a guest to the requester's host by a veth in place of a tap; return the guest's namespace."""
     host = network.hosts[REQUESTER]
     guest = f"{host.namespace}-guest"
     subprocess.run(["ip", "netns", "add", guest], check=True, timeout=60)
@@ -209,7 +209,7 @@ def scene(mariadb, servers_directory, tmp_path_factory) -> Iterator[Scene]:
             mariadb.new_database(),
             agents=len(RESPONDERS),
             requesters=1,
-            # Time for the programs to learn of the plan, and to be late on a busy machine without another plan.
+            # Leave the programs time to learn of the plan, and to be late on a busy machine without replanning.
             options={
                 "scheduler": {"interval_s": 0.2, "dispatch_lead_s": 2.0, "replan_late_s": 3.0},
                 "agent": {"heartbeat_s": 0.5},
@@ -228,7 +228,7 @@ def scene(mariadb, servers_directory, tmp_path_factory) -> Iterator[Scene]:
 
 @pytest.fixture
 def begin(scene, tmp_path) -> Iterator:
-    """Begin the two transfers, from the requester's host or from its guest."""
+    """Start the two transfers, from the requester's host or from its guest."""
     begun = []
 
     def begin_from(namespace: str, requester: str = REQUESTER) -> Transfers:
@@ -243,7 +243,7 @@ def begin(scene, tmp_path) -> Iterator:
 
 
 def seen_rates(scene: Scene, transfers: Transfers, device=lambda: Endpoint.nic) -> list[list[int]]:
-    """Watch the classes of a device while the transfers last; return what was there, in order."""
+    """Poll the class rates of a device while the transfers last; return the distinct states in order."""
     seen = [[]]
     while transfers.running():
         rates = scene.rates(device())
@@ -253,7 +253,7 @@ def seen_rates(scene: Scene, transfers: Transfers, device=lambda: Endpoint.nic) 
     return seen
 
 
-#: The kernel's classes while both are sent, while the first is late, and after it is there.
+#: The kernel's class rates: while both inputs are sent, while the first is late, and after it has arrived.
 BOTH, LATER, REST = [WIRE_RATE[40], WIRE_RATE[60]], [WIRE_RATE[60]] * 2, [WIRE_RATE[60]]
 
 
@@ -268,7 +268,7 @@ def test_classes_follow_the_plan_and_go_with_their_streams(scene, begin):
 
 
 def planned_rates(transfers: Transfers) -> list[int]:
-    """Return what the plan gives the flows at this moment, in bytes per second on the wire."""
+    """Return the planned rates of the flows at this moment, in bytes per second on the wire."""
     under_way = [job for job in transfers.jobs().values() if job.state is JobState.WAITING_INPUT]
     rates = [RateSchedule(job.transfer).rate_at(time.time() - job.dispatched_at) for job in under_way]
     return sorted(round(bps / 8 * 1514 / 1448) for bps in rates)
@@ -276,17 +276,17 @@ def planned_rates(transfers: Transfers) -> list[int]:
 
 @pytest.mark.long
 def test_classes_follow_a_plan_that_is_changed_because_an_input_is_late(scene, begin):
-    """An input stands still: what is left of it gets other times and rates, and so do its classes in the kernel."""
+    """A stalled input gets new times and rates for its remaining bytes, and its classes in the kernel follow."""
     transfers = begin(scene.namespace)
     wait_until(lambda: scene.rates() == BOTH, "both flows are held")
     planned = transfers.jobs()["first"].transfer
     with transfers.held_up("first"):
         wait_until(lambda: transfers.jobs()["first"].transfer != planned, "what is late has another plan")
-        # Held up, it cannot be there before it is looked at; its plan may change once more when it is twice as late.
+        # The stopped transfer cannot end before these checks; its plan may change again when it is twice as late.
         wait_until(
             lambda: transfers.jobs()["first"].transfer in scene.noted_plans(), "the requester's agent has it, too"
         )
-        # Rates change with time: what the kernel has is compared with the plan of the same moment.
+        # Rates change with time, so the kernel's rates are compared with the plan at the same moment.
         wait_until(lambda: scene.rates() == planned_rates(transfers) != [], "the classes are as in the new plan")
     transfers.finish()
     wait_until(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
@@ -294,7 +294,7 @@ def test_classes_follow_a_plan_that_is_changed_because_an_input_is_late(scene, b
 
 @pytest.mark.long
 def test_guest_is_held_at_its_tap(scene, begin):
-    """The same rates, for the flows of a server of Nova, which nobody configured: at its tap, as its agent finds it."""
+    """The same rates for flows of a server of Nova, without configuration: at its tap, which the agent has found."""
     transfers = begin(f"{scene.namespace}-guest", f"server:{SERVER}")
     seen = seen_rates(scene, transfers, scene.ifb)
     transfers.finish()
@@ -310,7 +310,7 @@ def test_limits_outlive_an_agent_that_is_killed_and_the_next_one_tidies_up(scene
     wait_until(lambda: scene.rates() == BOTH, "both flows are held")
     scene.pool.kill(REQUESTER)
     held = scene.rates()
-    assert held in (BOTH, LATER, REST)  # the next ones where this machine is slow
+    assert held in (BOTH, LATER, REST)  # or the next state, if this machine is slow
     transfers.finish()
     assert scene.rates() == held
     scene.restart_agent()

@@ -79,9 +79,9 @@ def test_word_count_is_planned_sent_and_computed_as_predicted(testbed, tmp_path)
     for variant in (ours, ljf):
         (run,) = variant["runs"]
         assert run["planned_s"] == pytest.approx(variant["fluid_s"])
-        # Not before the bytes can be there, less what HTB lets pass at once: 1 MiB at each of three places.
+        # Not before the bytes can have arrived, less the bursts of HTB: 1 MiB at each of three places.
         assert run["makespan_s"] > variant["fluid_s"] - 3 * 2**20 * 8 / 500e6
-    # Ours gives the slow responder two small inputs, LJF the largest.
+    # Our policy assigns two small inputs to the slow responder, LJF the largest one.
     responders = [job["responder"] for job in ours["runs"][0]["jobs"]]
     assert (sorted(responders[:3]), responders[3]) == (["responder-1", "responder-2", "responder-2"], "responder-1")
     assert [job["responder"] for job in ljf["runs"][0]["jobs"]] == ["responder-1"] * 3 + ["responder-2"]

@@ -1,8 +1,8 @@
-"""Nova's API on a port of loopback, over a database in memory.  A token is the roles of who asks, with commas.
+"""Nova's API on a loopback port, with a database in memory.  A token consists of the caller's roles, with commas.
 
     python api_server.py PORT
 
-Nova's own fixtures make the database, the message bus and the policy.
+Nova's own fixtures provide the database, the message bus and the policy.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 from importlib.metadata import files
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-# Native threads, as Nova's services have them; to be said before its tests are imported.
+# Use native threads, as Nova's services do; to be set before its tests are imported.
 os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "yes"
 
 from nova import monkey_patch

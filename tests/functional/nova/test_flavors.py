@@ -1,4 +1,4 @@
-"""The flavor commands against Nova's own API."""
+"""The flavor commands with Nova's own API."""
 
 import io
 import json
@@ -13,13 +13,13 @@ import requests
 from fpga_pool.cli.admin.main import ManageApp
 from support.servers.server import free_port
 
-pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of what openstacksdk itself does
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # by openstacksdk itself
 
 SIZE = ("--ram", "512", "--disk", "1", "--vcpus", "1")
 
 
 class NovaApi:
-    """A nova-api of its own; the roles of who asks are the token."""
+    """A separate nova-api; tokens consist of the caller's roles."""
 
     def __init__(self, port):
         self.url = f"http://127.0.0.1:{port}/v2.1"
@@ -52,7 +52,7 @@ def nova(tmp_path_factory):
 
 @pytest.fixture
 def flavor(monkeypatch):
-    """Run `fpga-pool-manage flavor`; returns status, output and complaints."""
+    """Run `fpga-pool-manage flavor`; return its exit status, stdout and stderr."""
     for name in [name for name in os.environ if name.startswith("OS_")]:
         monkeypatch.delenv(name)
 

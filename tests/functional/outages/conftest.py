@@ -1,4 +1,4 @@
-"""Pools with work in them, whose parts a test takes away: what the database holds before, meanwhile and after."""
+"""Pools with work, parts of which a test takes away; the database is checked before, during and after the outage."""
 
 import contextlib
 import hashlib
@@ -22,7 +22,7 @@ from support.deployment import Deployment
 from support.servers import RabbitMQ
 from support.waiting import SOON_S, wait_until
 
-#: Two slots a host, and a board on which a job computes 1 ms for each byte of its input.
+#: Two slots per host, and a board on which a job computes 1 ms for each byte of its input.
 CATALOGUE = """\
 format_version = 1
 
@@ -48,34 +48,35 @@ small = { bitstream_bytes = 1024 }
 """
 SLOTS_PER_HOST = 2
 
-#: A pool that notices soon, but no stall of a busy machine.  A network that is cut for 2 s may be noticed for twice as
-#: long: TCP doubles the pause between two tries.
+#: Timeouts are short, but longer than the stalls of a busy machine.  A network that is cut for 2 s may appear cut for
+#: twice as long, as TCP doubles the pause between two retransmissions.
 OPTIONS = {
     "driver_simulated": {"board": "slow", "cards": 1},
     "scheduler": {"interval_s": 0.2, "dispatch_lead_s": 0.05, "host_timeout_s": 8.0, "shard_timeout_s": 6.0},
     "agent": {"heartbeat_s": 0.5, "hang_grace_s": 30.0, "fault_pause_s": 0.3},
 }
 
-#: What is there for seconds a machine that stalls may not show; then it is tried again, with jobs as much longer.
+#: Factors for the duration of jobs.  A stalling machine may miss a state that lasts for seconds; then the attempt is
+#: repeated with longer jobs.
 LONGER = (1, 2, 4, 8)
-#: Before a job is done.
+#: States of a job that is not done.
 TO_DO = {JobState.PENDING, JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING}
 
 
 class Work:
-    """One batch of sha256 jobs, each computing for so many seconds; a client looks after it in its own thread."""
+    """One batch of sha256 jobs with these computation times, run by a client in a separate thread."""
 
     def __init__(self, pool: Deployment, store: Store, directory: Path, seconds: Sequence[float], requester: str):
         self._payloads = [os.urandom(round(1000 * one)) for one in seconds]
         specs = [
             JobSpec("sha256", payload, requester, name=f"job-{number}") for number, payload in enumerate(self._payloads)
         ]
-        # A policy that leaves jobs where they are: what is watched here is that they wait, and go on.
+        # This policy does not move jobs, as tests check that they wait and continue.
         self._runner = pool.client().runner(
             specs, policy="ect", output_dir=directory, on_progress=self._note, settings=RunSettings(patience_s=300)
         )
         self._store = store
-        #: Results that the client has.
+        #: Number of results that the client has.
         self.results = 0
         self._ended: list[BatchResult | Exception] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -91,7 +92,7 @@ class Work:
             self._ended.append(error)
 
     def jobs(self) -> list[Job]:
-        """Return the jobs as the database has them."""
+        """Return the jobs as stored in the database."""
         with self._store.reading() as tx:
             return list(tx.batch_jobs(self._runner.batch_uuid))
 
@@ -102,12 +103,12 @@ class Work:
         return {job.attempt for job in self.jobs()}
 
     def until(self, **states: int) -> None:
-        """Return once so many jobs are in these states, and none in another."""
+        """Wait until exactly this many jobs are in each of these states, and none in another."""
         wanted = Counter({JobState[state]: number for state, number in states.items()})
         wait_until(lambda: self.states() == wanted, lambda: f"{dict(wanted)}: {self._ended or self.states()}")
 
     def fills(self, slots: int) -> bool:
-        """Return True once so many jobs compute and as many wait, or False when that cannot be seen any more."""
+        """Return True once this many jobs compute and as many wait; False once that can no longer be observed."""
         wanted = {JobState.RUNNING: slots, JobState.STAGED: slots}
 
         def look() -> str:
@@ -119,9 +120,9 @@ class Work:
         return wait_until(look, lambda: f"{wanted}: {self.states()}") == "full"
 
     def finish(self, *, in_order: bool = True) -> None:
-        """Return once every job is done, and nothing is left of it; one completion each, and the results right.
+        """Wait until every job is done; assert that results are correct, jobs finish once, and nothing remains of them.
 
-        `in_order` says that pool time cannot have fallen back meanwhile.
+        `in_order` says that pool time cannot have gone back meanwhile.
         """
         self._thread.join(SOON_S)
         assert self._ended, f"the batch does not end: {self.states()}"
@@ -145,12 +146,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Scene:
-    """A pool, and what its database holds."""
+    """A pool, and the state in its database."""
 
     pool: Deployment
     store: Store
     directory: Path
-    #: Of each log, how much was there when the latest work began.
+    #: Length of each log when the latest work began, in characters.
     _logged: dict[str, int] = field(default_factory=dict)
 
     def begin(self, seconds: Sequence[float], requester: str = "node-1") -> Work:
@@ -158,7 +159,7 @@ class Scene:
         return Work(self.pool, self.store, directory, seconds, requester)
 
     def begin_twice_full(self, seconds: float) -> Work:
-        """Begin twice as many jobs as there are slots; return when half of them compute, and the others wait there."""
+        """Start twice as many jobs as there are slots; return when half of them compute and half wait in slots."""
         slots = SLOTS_PER_HOST * len(self.pool.hosts)
         for longer in LONGER:
             self._logged.update({name: len(self.pool.log_file(name).read_text()) for name in self.pool.names})
@@ -187,23 +188,23 @@ class Scene:
             return [slot.state for slot in tx.slots(host)]
 
     def held(self, host: str) -> set[str]:
-        """Return the jobs that an agent holds, by its journal."""
+        """Return the jobs in the journal of an agent."""
         with contextlib.closing(sqlite3.connect(self.pool.directory / host / "journal.sqlite")) as journal:
             return {uuid for (uuid,) in journal.execute("SELECT uuid FROM jobs")}
 
     def now(self) -> float:
-        """Return pool time, as the owner of the shard told it last."""
+        """Return pool time in seconds, as last stored by the owner of a shard."""
         with self.store.reading() as tx:
             return max(shard.renewed_at for shard in tx.shards())
 
     def hosts_were_lost(self) -> bool:
-        """Say whether a scheduler has given a host up since slots were filled twice."""
+        """Return whether a scheduler has considered a host lost since slots were filled twice."""
         return any("no heartbeat for" in log for log in self.logs().values())
 
 
 @contextlib.contextmanager
 def running(directory: Path, rabbitmq: RabbitMQ, database_url: str, **parts) -> Iterator[Scene]:
-    """Run a pool for as long as a fixture lasts."""
+    """Run a pool during a fixture."""
     directory.mkdir(parents=True)
     catalogue = directory / "catalogue.toml"
     catalogue.write_text(CATALOGUE)
@@ -232,12 +233,12 @@ def run_pool(tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def broker(run_server, servers_directory):
-    """A RabbitMQ of these tests' own, to hurt."""
+    """A separate RabbitMQ for these tests, which they stop and kill."""
     yield from run_server(RabbitMQ(servers_directory / "outages"))
 
 
 def unreachable(call: Callable[[], object]) -> str:
-    """Return what a call says that cannot be served at present."""
+    """Return the message of a call that is refused because the service is unavailable."""
     with pytest.raises(ServiceUnavailable) as refused:
         call()
     return str(refused.value)

@@ -1,4 +1,4 @@
-"""RabbitMQ ends, and comes back later than a host or a scheduler may be silent (conftest.OPTIONS)."""
+"""RabbitMQ ends, and returns after the timeouts of hosts and schedulers (conftest.OPTIONS)."""
 
 import time
 
@@ -26,9 +26,9 @@ def test_without_rabbitmq_jobs_go_on_and_are_told_of_when_it_is_back(scene, brok
 
     getattr(broker, end)()
     until_s = time.monotonic() + away_s
-    # The API says so within its own limit, which is below that of its client; the client says something else.
+    # The API reports it within its own timeout, which is below that of its client; the client's message would differ.
     assert refusal(scene.pool.client().batches) == SCHEDULER_SILENT
-    # Meanwhile all jobs end, and the client gets the results; what is to be told waits in the agents' journals.
+    # Meanwhile all jobs end, and the client gets the results; pending reports wait in the agents' journals.
     told = work.states()
     assert told[JobState.RUNNING] + told[JobState.STAGED] > 0
     wait_until(lambda: work.results == jobs, lambda: f"the client has all results: {work.results}")
@@ -39,7 +39,7 @@ def test_without_rabbitmq_jobs_go_on_and_are_told_of_when_it_is_back(scene, brok
     broker.start()
     back_s = time.monotonic()
 
-    # After: every job is done, none was tried twice, and so is what was asked for meanwhile.
+    # After: every job is done in one attempt, and so are the jobs that were submitted meanwhile.
     work.finish()
     print(f"all was told {time.monotonic() - back_s:.1f} s after RabbitMQ was back")
     later.finish()

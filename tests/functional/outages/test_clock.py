@@ -1,4 +1,4 @@
-"""The clock of one machine is set back an hour: while the process runs, and before it starts again."""
+"""The clock of one machine is set back by an hour: while the process runs, and before it restarts."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def clocks(tmp_path_factory) -> dict[str, Clock]:
 @pytest.fixture(scope="module")
 def scene(run_pool, broker, mariadb, clocks):
     launchers = {name: clock.launcher for name, clock in clocks.items()}
-    options = {"scheduler": {"interval_s": 0.2, "dispatch_lead_s": 0.05, "host_timeout_s": 30.0}}  # a start is no loss
+    options = {"scheduler": {"interval_s": 0.2, "dispatch_lead_s": 0.05, "host_timeout_s": 30.0}}  # no loss by restarts
     with run_pool(broker, mariadb.new_database(), agents=2, launchers=launchers, options=options) as scene:
         yield scene
 
@@ -44,7 +44,7 @@ def test_a_clock_that_is_set_back_is_not_noticed(scene, set_back, name):
 
     set_back(name)
 
-    # After: pool time went on as before, so did the jobs.
+    # After: pool time continued, and so did the jobs.
     work.finish()
     assert work.attempts() == {1}
     assert 0 < scene.now() - began_at < HOUR_S
@@ -61,12 +61,12 @@ def test_a_process_that_starts_an_hour_back_follows_the_pools_time_and_says_so(s
     set_back(name)
     scene.pool.restart(name)
 
-    # After: its first word already is in the pool's time, which stood still while its only scheduler was away.
+    # After: from its first message on, the process uses pool time, which stood still while the only scheduler was away.
     work.finish(in_order=name != "scheduler-1")
     assert work.attempts() == {1}
     assert 0 < scene.now() - began_at < HOUR_S
     assert not scene.hosts_were_lost()
     logs = scene.logs()
     assert re.search(f"{DIFFERS} 3[56]..\\.", logs[name])
-    # Nobody was led astray.
+    # No other process has adopted the wrong time.
     assert not any(re.search(f"{DIFFERS} -3[56]..\\.", log) for log in logs.values())

@@ -11,7 +11,7 @@ from support.servers import MariaDB, PostgreSQL
 from support.waiting import wait_until
 
 DATABASE_SILENT = "the database does not respond; try again later"
-#: Longer than a scheduler may be silent, and than a host may (conftest.OPTIONS).
+#: Longer than the timeouts of schedulers and hosts (conftest.OPTIONS).
 AWAY_S = 10.0
 
 
@@ -19,7 +19,7 @@ AWAY_S = 10.0
     scope="module", params=[MariaDB, pytest.param(PostgreSQL, marks=pytest.mark.long)], ids=lambda kind: kind.name
 )
 def database(request, run_server, servers_directory):
-    """A server of these tests' own, to hurt."""
+    """A separate server for these tests, which they stop and kill."""
     yield from run_server(request.param(servers_directory / f"outages-{request.param.name}"))
 
 
@@ -43,13 +43,13 @@ def test_without_database_jobs_go_on_and_are_told_of_when_it_is_back(scene, data
     for call in (lambda: client.create_batch([job]), client.batches):
         assert refusal(call) == DATABASE_SILENT
 
-    # Meanwhile all jobs end, and the client gets the results; what is to be told waits in the agents' journals.
+    # Meanwhile all jobs end, and the client gets the results; pending reports wait in the agents' journals.
     wait_until(lambda: work.results == jobs, lambda: f"the client has all results: {work.results}")
     time.sleep(max(until_s - time.monotonic(), 0))
     database.start()
     back_s = time.monotonic()
 
-    # After: every job is done, none was tried twice; shards are where they were.
+    # After: every job is done in one attempt; shards have kept their owners.
     work.finish()
     print(f"all was told {time.monotonic() - back_s:.1f} s after the database was back")
     assert work.attempts() == {1}

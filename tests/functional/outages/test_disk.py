@@ -1,4 +1,4 @@
-"""A disk is full: an agent's, and the database's."""
+"""A full disk of an agent, and of the database."""
 
 import time
 
@@ -13,7 +13,7 @@ from support.waiting import wait_until
 
 NO_ROOM = "no space for the journal; free space on the disk of [agent] state_dir"
 DATABASE_FULL = "the database is full: nothing was stored; free space on its disk and try again"
-#: For how long nothing can be stored: longer than a host may be silent (conftest.OPTIONS).
+#: How long nothing can be stored, in seconds: longer than the timeout of hosts (conftest.OPTIONS).
 FULL_S = 9.0
 
 
@@ -32,7 +32,7 @@ def test_an_agent_without_room_computes_and_takes_in_when_there_is_some(run_pool
         log = scene.pool.log_file("node-2")
 
         ballast.fill()
-        # What was computed is not told, for it could not be kept; what comes is not taken in.
+        # Results are not reported, as they could not be stored, and new work is refused.
         wait_until(lambda: NO_ROOM in log.read_text(), "the agent says what it lacks")
         later = scene.begin([1.0] * 8)
         time.sleep(FULL_S)
@@ -40,7 +40,7 @@ def test_an_agent_without_room_computes_and_takes_in_when_there_is_some(run_pool
         assert not scene.hosts_were_lost()
         ballast.remove()
 
-        # After: all was done where it was planned, and by nothing but the agent's own next try.
+        # After: every job was done where it was planned, only by the agent's own retries.
         work.finish()
         later.finish()
         assert work.attempts() == {1}
@@ -51,14 +51,14 @@ def test_an_agent_without_room_computes_and_takes_in_when_there_is_some(run_pool
 
 @pytest.fixture(params=[MariaDB, PostgreSQL], ids=lambda kind: kind.name)
 def full_database(request, run_server, servers_directory, small_disk):
-    """A server on a small disk, and what fills it."""
+    """A server on a small disk, and a ballast to fill it."""
     disk = small_disk(servers_directory / f"small-{request.param.name}", 400)
     for server in run_server(request.param(disk)):
         yield server, Ballast(disk)
 
 
 def fill_tables(client) -> str:
-    """Create batches that are cancelled at once, until the database has no room for another; return what it says."""
+    """Create batches and cancel them at once, until the database is full; return the error message."""
     for batch in range(40):
         jobs = [
             JobRequest(uuid=f"{batch:08x}-0000-4000-8000-{number:012x}", name="x" * 200, function="sha256",
@@ -82,11 +82,11 @@ def test_a_database_without_room_refuses_what_is_new_and_jobs_go_on(run_pool, br
 
         ballast.fill()
         assert fill_tables(client) == DATABASE_FULL
-        assert {batch.jobs for batch in client.batches()} <= {8, 500}  # reading goes on
+        assert {batch.jobs for batch in client.batches()} <= {8, 500}  # reading still works
         wait_until(lambda: work.results == 8, lambda: f"the client has all results: {work.results}")
         ballast.remove()
 
-        # After: every job is done, by its first attempt.
+        # After: every job is done in its first attempt.
         work.finish()
         assert work.attempts() == {1}
         assert not scene.hosts_were_lost()

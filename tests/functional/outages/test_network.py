@@ -1,4 +1,4 @@
-"""The network between one agent and everybody else is cut, and joined again."""
+"""The network between one agent and all other processes is cut, and restored."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ BEGUN = {JobState.RUNNING, JobState.RESULT_HELD, JobState.COMPLETED}
 class Cable:
     """A bridge of this machine, and one host at it, which is a network namespace."""
 
-    #: Of the namespace, the bridge and, with "p" after it, the host's port at the bridge.
+    #: Name of the namespace and of the bridge; with a "p" appended, of the host's port at the bridge.
     name: str
     machine_address: str
     host_address: str
@@ -44,11 +44,11 @@ class Cable:
             yield self
         finally:
             for words in (f"netns del {self.name}", f"link del {self.name}p", f"link del {self.name}"):
-                with contextlib.suppress(AssertionError):  # not made, or gone with its namespace
+                with contextlib.suppress(AssertionError):  # it was not created, or has gone with its namespace
                     _ip(words)
 
     def cut(self) -> None:
-        """Let everything vanish on its way, in both directions; nobody is told."""
+        """Drop all packets in both directions, without errors at either end."""
         self._set_port("disabled")
 
     def join(self) -> None:
@@ -69,7 +69,7 @@ def cable():
         pytest.skip("network namespaces need root")
     if absent := [tool for tool in ("ip", "bridge") if shutil.which(tool) is None]:
         pytest.skip(f"needs {', '.join(absent)} (iproute2)")
-    # For benchmarks of network devices (RFC 2544): nobody routes them.
+    # Reserved for benchmarks of network devices (RFC 2544), so they are not routed.
     net = f"198.19.{100 + os.getpid() % 100}"
     with Cable(f"fpo{os.getpid()}", f"{net}.1", f"{net}.2").laid() as cable:
         yield cable
@@ -103,7 +103,7 @@ def test_a_short_cut_displaces_nothing(scene, cable):
     time.sleep(SHORT_S)
     cable.join()
 
-    # After: each job was done where it was planned, by its first attempt.
+    # After: each job was done where it was planned, in its first attempt.
     work.finish()
     assert work.attempts() == {1}
     assert {job.uuid: job.host for job in work.jobs()} == places
@@ -124,10 +124,10 @@ def test_jobs_of_a_host_that_is_cut_off_for_long_are_done_elsewhere_and_its_repo
         lambda: any(job.state in BEGUN and job.attempt == 2 for job in work.jobs()),
         "jobs of node-2 compute elsewhere",
     )
-    # node-2 has computed all four: it had 5 s of work, and more time until it was lost.  It tells so now.
+    # node-2 has computed all four, as it had 5 s of work and was lost after that.  It reports them now.
     cable.join()
 
-    # After: what node-2 tells counts no more; its jobs are done on node-1, and nothing of them is left on node-2.
+    # After: the reports of node-2 are ignored; its jobs are done on node-1, and nothing of them remains on node-2.
     work.finish()
     assert {job.uuid: (job.host, job.attempt) for job in work.jobs()} == {
         job.uuid: ("node-1", 2 if job.uuid in far else 1) for job in work.jobs()

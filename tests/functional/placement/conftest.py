@@ -1,4 +1,4 @@
-"""Placement itself, with its own database, and what Nova does there."""
+"""A real Placement with its own database, and the requests of Nova to it."""
 
 import contextlib
 import uuid
@@ -15,7 +15,7 @@ TIMEOUT_S = 180.0
 
 
 class Cloud(Placement):
-    """Placement, and Nova's part in it: root providers, and allocations."""
+    """Placement, and Nova's part: root providers and allocations."""
 
     @contextlib.contextmanager
     def away(self):
@@ -30,12 +30,12 @@ class Cloud(Placement):
         return answer.json() if answer.content else None
 
     def node(self, name):
-        """Make the root provider of a compute node; returns its uuid."""
+        """Create the root provider of a compute node; return its uuid."""
         body = {"name": name, "uuid": str(uuid.uuid4())}
         return self.ask("POST", "/resource_providers", body)["uuid"]
 
     def named_node(self, name):
-        """Return the uuid of a compute node, which is made if there is none."""
+        """Return the uuid of a compute node, which is created if there is none."""
         found = self.ask("GET", f"/resource_providers?name={name}")["resource_providers"]
         return found[0]["uuid"] if found else self.node(name)
 
@@ -52,7 +52,7 @@ class Cloud(Placement):
         return set(self.ask("GET", f"/resource_providers/{uuid}/traits")["traits"])
 
     def allocate(self, consumer, slots, project="p"):
-        """Give a consumer so many slots of each provider, instead of what it had."""
+        """Allocate this many slots of each provider to a consumer, instead of its previous allocation."""
         known = self.ask("GET", f"/allocations/{consumer}")
         body = {
             "allocations": {uuid: {"resources": {RESOURCE_CLASS: count}} for uuid, count in slots.items()},
@@ -63,7 +63,7 @@ class Cloud(Placement):
         self.ask("PUT", f"/allocations/{consumer}", body)
 
     def offered(self, trait):
-        """Return the providers from which one slot with a trait can be had now."""
+        """Return the providers that currently offer one slot with a trait."""
         query = f"resources={RESOURCE_CLASS}:1&required={trait}"
         found = self.ask("GET", f"/allocation_candidates?{query}")["allocation_requests"]
         return {provider for request in found for provider in request["allocations"]}

@@ -1,4 +1,4 @@
-"""A whole pool in one process, and Placement: what its schedulers tell by themselves."""
+"""A whole pool in one process, and Placement: the inventory that its schedulers report."""
 
 import uuid
 

@@ -50,7 +50,7 @@ def made(sync, small, node):
 
 
 class Counting:
-    """A client that counts what is asked of it."""
+    """A client that records which methods are called."""
 
     def __init__(self, client):
         self._client = client
@@ -115,7 +115,7 @@ def test_what_was_lost_is_made_again(cloud, sync, made, node):
     cloud.ask("DELETE", f"/resource_providers/{made.uuid}")
     assert sync.run([made], [node[0]]) == []
     assert cloud.inventory(made.uuid) == {RESOURCE_CLASS: (2, 0)}
-    # As by the deletion of a compute service: the whole tree goes, and the node comes back as another.
+    # As after the deletion of a compute service: the whole tree is gone, and the node returns with another uuid.
     cloud.ask("DELETE", f"/resource_providers/{made.uuid}")
     cloud.ask("DELETE", f"/resource_providers/{node[1]}")
     (complaint,) = sync.run([made], [node[0]])
@@ -191,7 +191,7 @@ def test_one_failure_does_not_stop_the_others(cloud, sync, small, node):
 
 
 class Interfering:
-    """A client before each of whose writes somebody else writes, so many times."""
+    """A client that lets another writer precede each of its first writes, this many times."""
 
     def __init__(self, client, cloud, times):
         self._client, self._cloud, self.left = client, cloud, times
@@ -214,7 +214,7 @@ def test_a_provider_that_changes_meanwhile_is_read_again(client, cloud, small, n
 
 
 def test_one_that_never_stands_still_is_given_up_until_the_next_round(client, cloud, small, node):
-    sync = Sync(Interfering(client, cloud, 1 + ATTEMPTS))  # what is new is not read at first
+    sync = Sync(Interfering(client, cloud, 1 + ATTEMPTS))  # new providers are not read before the first write
     (complaint,) = sync.run([small], [node[0]])
     assert "resource provider generation conflict" in complaint
     assert sync.run([small], [node[0]]) == []

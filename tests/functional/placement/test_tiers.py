@@ -28,7 +28,7 @@ def accounts(client, node):
 
 @pytest.fixture
 def allocate(cloud, node, accounts):
-    """Allocate as Nova does: of the tier, and of the compute node itself."""
+    """Allocate as Nova does, from the tier and from the compute node itself."""
     cloud.ask("PUT", f"/resource_providers/{node[1]}/inventories", {
         "resource_provider_generation": 0, "inventories": {"VCPU": {"total": 2, "allocation_ratio": 2.0}},
     })  # fmt: skip
@@ -74,7 +74,7 @@ def test_an_unknown_node_is_told(client):
 
 def test_placement_gives_no_more_vcpus_to_a_tier_than_there_are_pcpus(accounts, allocate):
     first = allocate(FRONT_CLASS, 2)
-    with pytest.raises(AssertionError):  # 409, as another scheduler would hear
+    with pytest.raises(AssertionError):  # the error 409, which another scheduler would get
         allocate(FRONT_CLASS, 1)
     second = allocate(BEHIND_CLASS, 1)
     assert accounts.tiers() == {first: FRONT, second: BEHIND}
@@ -98,7 +98,7 @@ def test_two_swap_in_full_tiers_and_keep_all_else(cloud, accounts, allocate):
     assert accounts.tiers() == {front: BEHIND, behind: FRONT}
     assert resources(cloud, front) == [(BEHIND_CLASS, 2), ("VCPU", 2)]
     assert resources(cloud, behind) == [(FRONT_CLASS, 2), ("VCPU", 2)]
-    accounts.exchange({front: BEHIND, behind: FRONT})  # again
+    accounts.exchange({front: BEHIND, behind: FRONT})  # repeated
     assert accounts.tiers() == {front: BEHIND, behind: FRONT}
 
 

@@ -1,4 +1,4 @@
-"""A host and its neighbour as two network namespaces, a veth between them, and TCP streams that count what arrives."""
+"""A host and its neighbour as two network namespaces, linked by a veth, and TCP streams that count received bytes."""
 
 import contextlib
 import itertools
@@ -35,7 +35,7 @@ HOST_6, NEIGHBOUR_6 = "fd00:77::1", "fd00:77::2"
 
 
 class Namespace:
-    """A network namespace, and a thread that lives there: what `run` executes sees only its devices."""
+    """A network namespace with a thread that runs in it: what `run` executes sees only its devices."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class Namespace:
         return self._thread.submit(call, *args, **kwargs).result(120)
 
     def shell(self, command: str) -> str:
-        """Run a command there; its output."""
+        """Run a command in the namespace; return its output."""
         done = subprocess.run(
             ["ip", "netns", "exec", self.name, "sh", "-ec", command], capture_output=True, text=True, timeout=60
         )
@@ -60,16 +60,16 @@ class Namespace:
 
 @dataclass
 class Net:
-    """The two namespaces, and what a test opened between them."""
+    """The two namespaces, and the streams of a test between them."""
 
     host: Namespace
     neighbour: Namespace
-    #: Each end's name of the veth.
+    #: Name of each end of the veth.
     device: str = "nic0"
     streams: list[Stream] = field(default_factory=list)
 
     def stream(self, congestion: str = "cubic", *, from_neighbour: bool = False, version: int = 4) -> Stream:
-        """Connect from the host to the neighbour, or back."""
+        """Connect from the host to the neighbour, or in the other direction."""
         near_space, far_space = (self.neighbour, self.host) if from_neighbour else (self.host, self.neighbour)
         addresses = {4: (HOST, NEIGHBOUR), 6: (HOST_6, NEIGHBOUR_6)}[version]
         family = {4: socket.AF_INET, 6: socket.AF_INET6}[version]
@@ -85,7 +85,7 @@ class Net:
 
 @pytest.fixture(scope="session")
 def tc_tools():
-    """Skip, with the reason, where this machine cannot shape."""
+    """Skip the test, with the reason, if this machine cannot limit rates."""
     if os.geteuid() != 0:
         pytest.skip("needs root to make network namespaces")
     for tool in ("ip", "tc"):
@@ -95,7 +95,7 @@ def tc_tools():
 
 @pytest.fixture
 def own_capabilities() -> Iterator[None]:
-    """Let the privileged calls run in this process, in the namespace of the calling thread."""
+    """Run the privileged calls in this process, in the namespace of the calling thread."""
     assert privileged.use_own_capabilities()
     yield
     privileged.tc_context.set_client_mode(True)
@@ -127,7 +127,7 @@ def net(tc_tools, own_capabilities) -> Iterator[Net]:
 
 @pytest.fixture
 def make_flow() -> Callable[[int], Flow]:
-    """Make flows that nobody uses, told apart by a number below 50000."""
+    """Make unused flows, distinguished by a number below 50000."""
 
     def make(number: int, **other: str) -> Flow:
         usual = {
@@ -144,14 +144,14 @@ def make_flow() -> Callable[[int], Flow]:
 
 @pytest.fixture
 def measure():
-    """Goodput of running streams, in bit/s, as their receivers count it: `measure(streams, window_s)`."""
+    """Return the goodputs of running streams, in bit/s, as counted by their receivers: `measure(streams, window_s)`."""
     return goodputs_bps
 
 
 class TappedAgent:
-    """What of an agent knows the servers of its host and holds their flows; its threads live in the host's namespace.
+    """The parts of an agent that find servers and limit their flows; their threads run in the host's namespace.
 
-    The neighbour is a guest, the host's end of the veth its tap.
+    The neighbour is a guest, and the host's end of the veth is its tap.
     """
 
     port = "a1b2c3d4-e5f6-4711-8f00-000000000001"
@@ -166,12 +166,12 @@ class TappedAgent:
         net.host.shell(f"ip link set {net.device} name {self.tap}")
 
     def describe(self, limits: str = "") -> None:
-        """Have the hypervisor say that the server runs."""
+        """Let the hypervisor report that the server runs."""
         text = domain(server=self.server, port=self.port, address=NEIGHBOUR, limits=limits)
         (self._guests / f"{self.server}.xml").write_text(text)
 
     def end_server(self) -> None:
-        """Have the server end."""
+        """End the server."""
         (self._guests / f"{self.server}.xml").unlink()
         self.taps.wake()
 
@@ -189,7 +189,7 @@ class TappedAgent:
         self.journal.close()
 
     def hold(self, stream: Stream, bps: float, job: str = "job") -> None:
-        """Have a stream of the server held to a plan of one rate, made now."""
+        """Limit a stream of the server to a plan of one rate, dispatched now."""
         flow = stream.flow("")
         action = ShapeFlow(
             job=job,
@@ -205,12 +205,12 @@ class TappedAgent:
         self.shaper.take(action)
 
     def ifb(self) -> str:
-        """Return the device through which the guest's packets pass; "" where there is none."""
+        """Return the device through which the guest's packets pass; "" if there is none."""
         names = self.net.host.shell("ip -o link | cut -d: -f2").split()
         return next((name for name in names if name.startswith("fpi")), "")
 
     def rates(self) -> list[int]:
-        """Return the rates of all flows that are held, in bytes per second on the wire."""
+        """Return the rates of all limited flows, in bytes per second on the wire."""
 
         def ask() -> list[int]:
             names = [name for _, name in socket.if_nameindex() if name.startswith("fpi")]

@@ -1,4 +1,4 @@
-"""A stream whose plan changes while bytes flow: what the agent follows, the driver, and the kernel."""
+"""The plan of a stream changes while bytes flow: agent, driver and kernel follow."""
 
 import time
 
@@ -16,7 +16,7 @@ SOON_S = 90.0
 
 @pytest.fixture
 def shaper(net, tmp_path):
-    """What holds the flows of the host's namespace, in which its thread lives."""
+    """A shaper of flows, whose thread runs in the host's namespace."""
     journal = Journal(tmp_path / "journal.sqlite")
     shaper = FlowShaper(TcDriver(net.device), journal, time.time)
     net.host.run(shaper.start)
@@ -26,7 +26,7 @@ def shaper(net, tmp_path):
 
 
 def plan(stream, bps):
-    """A plan of one rate, made now."""
+    """Return a plan of one rate, dispatched now."""
     source, destination = stream.near.getsockname(), stream.near.getpeername()
     return ShapeFlow(
         job="job",
@@ -41,12 +41,12 @@ def plan(stream, bps):
 
 
 def class_rates(net):
-    """The rate of each class, in bytes per second on the wire; none before there is a queue."""
+    """Return the rate of each class, in bytes per second on the wire; empty before there is a queue."""
     return net.host.run(lambda: netlink.class_rates(netlink.link(net.device).index))
 
 
 def wait_for(net, least, most):
-    """Wait until the one class has a rate within these; return the class."""
+    """Wait until the only class has a rate between these bounds, in bit/s; return the class."""
     until_s = time.monotonic() + SOON_S
     while not (len(rates := class_rates(net)) == 1 and least < 8 * next(iter(rates.values())) < most):
         assert time.monotonic() < until_s, rates
@@ -57,7 +57,7 @@ def wait_for(net, least, most):
 def test_a_stream_that_flows_gets_the_rate_of_a_new_plan_and_is_never_let_go(net, shaper, measure):
     stream = net.stream()
     shaper.take(plan(stream, 40e6))
-    # On the wire a little more than the payload.
+    # On the wire, a little more than the payload.
     first = wait_for(net, 40e6, 44e6)
     stream.start()
     time.sleep(0.5)
@@ -66,5 +66,5 @@ def test_a_stream_that_flows_gets_the_rate_of_a_new_plan_and_is_never_let_go(net
     assert wait_for(net, 200e6, 220e6) == first
     (after_bps,), _ = measure([stream], 1.0)
     assert before_bps < 44e6
-    # A busy machine sends less than it may, but far more than it might before.
+    # A busy machine sends less than it may, but far more than permitted before.
     assert 2 * before_bps < after_bps < 220e6

@@ -1,4 +1,4 @@
-"""What the driver leaves in the kernel, and what it leaves alone."""
+"""State that the driver creates in the kernel, and state of others that it leaves alone."""
 
 import math
 
@@ -17,7 +17,7 @@ def direction(request):
 
 @pytest.fixture
 def state(net):
-    """Everything that traffic control has in the host's namespace, and its devices."""
+    """Return the state of traffic control in the host's namespace, and its devices: `state()`."""
     return lambda: net.host.shell(
         "tc qdisc show | sed 's/direct_packets_stat [0-9]*//';"
         " for d in $(ip -o link | cut -d: -f2 | cut -d@ -f1); do echo $d; tc class show dev $d;"
@@ -64,7 +64,7 @@ def test_ten_thousand_flows_leave_nothing_when_they_are_closed(net, run, make_fl
     assert len(run(driver.flows)) == 10_001
     run(driver.close_all, [f"idle-{i}" for i in range(10_000)])
     assert run(driver.flows) == before
-    # One flow is left: one class beside those that hold the queues of groups (0x8001 to 0x8009), and one filter.
+    # One flow remains: one class besides those for the queues of groups (0x8001 to 0x8009), and one filter.
     classes = net.host.shell(f"tc class show dev {net.device}")
     assert [line.split()[2] for line in classes.splitlines() if " leaf " not in line] == ["f940:1"]
     filters = net.host.shell("for q in f940 f941 f949; do tc filter show dev nic0 parent $q:; done")
@@ -143,7 +143,7 @@ def test_queue_of_someone_else_in_the_other_direction_does_not_disturb(net, run,
 
 
 def test_device_that_is_made_again(net, run, direction, make_flow):
-    """A guest that is started again has a new tap of the same name: its flows are opened again."""
+    """A guest that is restarted has a new tap with the same name: its flows are opened again."""
     driver = TcDriver(net.device, direction)
     run(driver.open, make_flow(1), 1e6)
     net.host.shell(f"ip link del {net.device}; ip link add {net.device} type veth; ip link set {net.device} up")

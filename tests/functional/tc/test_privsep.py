@@ -1,4 +1,4 @@
-"""An agent that is not root shapes by the daemon that may."""
+"""An agent without root privileges limits rates through the privileged daemon."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-#: Starts the daemon, gives up root, and shapes.
+#: Starts the daemon, drops root privileges, and limits a rate.
 AGENT = textwrap.dedent(
     """
     import json, os, sys
@@ -52,13 +52,13 @@ AGENT = textwrap.dedent(
 
 @pytest.fixture(params=["FORK", "ROOTWRAP"])
 def method(request):
-    """How the daemon starts: by a fork of a process that is root still, or by a command."""
+    """How the daemon starts: forked from a process that still has root privileges, or by a command."""
     return request.param
 
 
 @pytest.fixture
 def helper(method):
-    """The command, here without sudo because the test is root."""
+    """The command, without sudo because the test runs as root."""
     if method == "FORK":
         return ""
     path = Path(sys.executable).with_name("privsep-helper")

@@ -1,4 +1,4 @@
-"""What arrives, against what was asked."""
+"""Measured goodput compared with the requested rates."""
 
 import json
 import socket
@@ -16,7 +16,7 @@ RATES_BPS = (50e6, 100e6, 150e6, 250e6, 450e6)
 
 @pytest.fixture(params=["cubic", "bbr"])
 def congestion(request):
-    """An algorithm that the kernel has."""
+    """A congestion control algorithm that the kernel supports."""
     with socket.socket() as probe:
         try:
             probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, request.param.encode())
@@ -31,7 +31,7 @@ def direction(request):
 
 
 def dropped(net):
-    """Packets that any queue of the host has dropped."""
+    """Return how many packets the queues of the host have dropped."""
     return sum(qdisc["drops"] for qdisc in json.loads(net.host.shell("tc -s -j qdisc show")))
 
 
@@ -58,7 +58,7 @@ def test_goodput_is_the_rate_over_ipv6(net, measure):
 
 
 def test_goodput_is_the_rate_beside_thousands_of_flows(net, measure, make_flow):
-    """Flows beyond the first 1024 are in a queue of their own below the device's."""
+    """Flows beyond the first 1024 are in separate queues below the device's."""
     driver = TcDriver(net.device)
     net.host.run(driver.open_all, [LimitedFlow(make_flow(i), 1e6) for i in range(2 * GROUP_FLOWS)])
     streams = [net.stream() for _ in RATES_BPS]
@@ -81,7 +81,7 @@ def test_goodput_is_the_rate_with_jumbo_frames(net, measure):
 
 
 def test_rate_changes_while_bytes_flow(net, measure, direction):
-    """Nothing is lost by it.  That no segment is sent twice cannot be asked: on a busy machine TCP may not wait."""
+    """No packet is dropped.  Retransmissions are not checked, as TCP may time out on a busy machine."""
     driver = TcDriver(net.device, direction)
     stream = net.stream(from_neighbour=direction == "ingress")
     net.host.run(driver.open, stream.flow("f"), 100e6)
@@ -94,7 +94,7 @@ def test_rate_changes_while_bytes_flow(net, measure, direction):
 
 
 def test_rate_zero_holds_the_flow_and_a_rate_lets_it_go_at_once(net, measure, direction):
-    """A held flow trickles with 100 kbit/s on the wire: in a second 12500 bytes, and the last GSO packet of 64 KiB."""
+    """A flow of rate 0 gets 100 kbit/s on the wire: 12500 bytes in a second, and the last GSO packet of 64 KiB."""
     driver = TcDriver(net.device, direction)
     stream = net.stream(from_neighbour=direction == "ingress")
     net.host.run(driver.open, stream.flow("f"), 0)
@@ -106,7 +106,7 @@ def test_rate_zero_holds_the_flow_and_a_rate_lets_it_go_at_once(net, measure, di
         assert stream.received_bytes - before <= 12_500 + 65_536
         net.host.run(driver.set_rate, "f", 100e6)
         (goodput_bps,), late_s = measure([stream], 1.0)
-        # TCP may take a few round trips, or one that it waited for in vain, until it believes in the path again.
+        # TCP may need a few round trips, or a retransmission timeout, until it uses the path fully again.
         assert goodput_bps > 50e6, f"the host was late by up to {late_s:.3f} s"
         net.host.run(driver.set_rate, "f", 0)
 

@@ -1,4 +1,4 @@
-"""What arrives of a server that sends as fast as it can, against the plan of its flow."""
+"""Measured rates of a server that sends as fast as it can, compared with the plan of its flow."""
 
 import time
 
@@ -6,7 +6,7 @@ from fpga_pool.drivers.egress.tc.places import Link, shape
 from support.streams import RAMP_S, check_rates
 from support.waiting import SOON_S, wait_until
 
-#: A new plan is in force within this.
+#: A new plan takes effect within this time, in seconds.
 LIVE_S = 0.1
 
 
@@ -40,5 +40,5 @@ def test_another_plan_is_in_force_within_a_tenth_of_a_second(net, tapped, measur
         took.append(time.monotonic() - began_s)
         time.sleep(LIVE_S)
         check_rates([stream], [rate_bps], window_s=0.5, tolerance=0.1)
-    # The median: a machine that does something else for a moment is late then.
+    # The median, as a busy machine may delay single changes.
     assert sorted(took)[len(took) // 2] <= LIVE_S, took

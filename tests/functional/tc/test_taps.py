@@ -1,4 +1,4 @@
-"""Servers of Nova: the agent finds their taps, holds their flows there, and leaves what others configured alone."""
+"""Servers of Nova: the agent finds their taps, limits their flows there, and keeps the configuration of others."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ from support.waiting import wait_until
 
 from .conftest import NEIGHBOUR, TappedAgent
 
-#: On the wire, in bytes per second, of this many Mbit/s of payload.
+#: Bytes per second on the wire for this many Mbit/s of payload.
 WIRE_RATE = {mbps: round(mbps * 1e6 / 8 * 1514 / 1448) for mbps in (20, 40)}
 
 
 @pytest.fixture
 def state(net):
-    """Every queue, filter and device of the host."""
+    """Return all queues, filters and devices of the host: `state()`."""
     return lambda: net.host.shell(
         "tc qdisc show | sed 's/direct_packets_stat [0-9]*//'; for d in $(ip -o link | cut -d: -f2 | cut -d@ -f1);"
         " do echo $d; tc filter show dev $d; tc filter show dev $d ingress; done"
@@ -34,7 +34,7 @@ def run_in_host(net):
 
 
 def held(agent, stream, bps=20e6):
-    """Have the agent hold a stream of its server, and wait until it is."""
+    """Let the agent limit a stream of its server, and wait until it does."""
     agent.hold(stream, bps)
     wait_until(lambda: agent.rates() == [WIRE_RATE[bps // 1e6]], "the flow is held at the tap")
 
@@ -76,7 +76,7 @@ def test_a_server_that_ends_with_its_tap_leaves_no_device(net, tapped):
 def test_the_ingress_queue_of_someone_else_is_left_alone_and_the_server_reported_as_not_held(
     net, tmp_path, state, caplog
 ):
-    """As libvirt and Open vSwitch put it there for a limit of a port."""
+    """libvirt and Open vSwitch create such a queue to limit a port."""
     agent = TappedAgent(net, tmp_path)
     net.host.shell(
         f"tc qdisc add dev {agent.tap} ingress;"
@@ -95,7 +95,7 @@ def test_the_ingress_queue_of_someone_else_is_left_alone_and_the_server_reported
 
 
 def test_a_limit_of_what_a_server_receives_stays_beside_ours(net, tapped):
-    """libvirt and Neutron put it at the root of the tap."""
+    """libvirt and Neutron configure such a limit at the root of the tap."""
     net.host.shell(f"tc qdisc add dev {tapped.tap} root handle 1: htb default 1")
     held(tapped, net.stream(from_neighbour=True))
     assert "qdisc htb 1: root" in net.host.shell(f"tc qdisc show dev {tapped.tap}")
@@ -106,7 +106,7 @@ def test_a_limit_of_what_a_server_receives_stays_beside_ours(net, tapped):
 
 def test_a_flow_of_another_server_or_from_another_address_is_held_nowhere(net, run_in_host, make_flow):
     egress = TcEgress({})
-    with pytest.raises(NotFound, match="not known yet"):  # it is tried again
+    with pytest.raises(NotFound, match="not known yet"):  # the agent retries later
         run_in_host(egress.open, make_flow(1, server="one"), 1e6)
     run_in_host(egress.follow, {("one", NEIGHBOUR): net.device})
     for flow in (make_flow(1, server="one"), make_flow(1, server="two", source_address=NEIGHBOUR)):
@@ -131,7 +131,7 @@ def test_two_servers_with_one_address_are_told_apart(net, run_in_host, make_flow
     run_in_host(egress.reset)
 
 
-#: An agent of this host that is killed while it holds a flow.
+#: An agent of this host that is killed while it limits a flow.
 KILLED = """
 import os, signal
 from fpga_pool.drivers import privileged

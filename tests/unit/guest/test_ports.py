@@ -39,7 +39,7 @@ def test_ports_are_found_without_udev(machine):
 def test_a_port_that_is_not_there_is_told_with_those_that_are(machine):
     build, _ = machine
     build({"vport0p1": "org.fpga_pool.0", "vport0p2": "org.fpga_pool.1"})
-    with pytest.raises(NoAccelerator, match="no accelerator 7; there are 0, 1"):
+    with pytest.raises(NoAccelerator, match="no accelerator 7; available: 0, 1"):
         find(7)
 
 

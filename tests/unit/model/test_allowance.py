@@ -1,4 +1,4 @@
-"""So many at once, and so many a second."""
+"""A rate limit: so many at once, and so many per second."""
 
 import pytest
 
@@ -10,8 +10,8 @@ def test_what_is_too_much_is_counted_and_time_gives_back():
     assert [allowance.take(10.0) for _ in range(5)] == [True, True, True, False, False]
     assert (allowance.missed(), allowance.missed()) == (2, 0)
     assert allowance.wait_s() == 0.5
-    assert [allowance.take(11.0) for _ in range(3)] == [True, True, False]  # a second gives two
-    assert [allowance.take(1e9) for _ in range(4)] == [True, True, True, False]  # never more than at once
+    assert [allowance.take(11.0) for _ in range(3)] == [True, True, False]  # one second adds two
+    assert [allowance.take(1e9) for _ in range(4)] == [True, True, True, False]  # never more than `at_once`
 
 
 def test_a_clock_that_goes_back_gives_nothing():

@@ -1,4 +1,4 @@
-"""Which processes of the API the pool remembers."""
+"""The API processes that the pool remembers."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_those_that_were_heard_last_are_kept_and_the_one_that_speaks_has_room():
     known = [ApiProcess(name=f"a:{n}", heard_at=float(n)) for n in range(1, MOST_API_PROCESSES + 1)]
     assert superfluous_processes(known, "a:1", now_s=300.0) == []
     assert superfluous_processes(known, "b:1", now_s=300.0) == ["a:1"]
-    # Of those up to a:9 was heard nothing for more than an hour.
+    # Processes up to a:9 have been silent for more than an hour.
     assert set(superfluous_processes(known, "a:4", now_s=FORGOTTEN_S + 9.5)) == {f"a:{n}" for n in range(1, 10)} - {
         "a:4"
     }

@@ -86,7 +86,7 @@ def test_speedup_that_is_given_is_taken():
 
 
 def test_io_rate_falls_with_the_speed_of_the_board():
-    # The same bytes in four times the time.
+    # The same bytes take four times as long.
     aes = read(DATA).function("aes")
     assert aes.io_bps_on("fast") == pytest.approx(8e9)
     assert aes.io_bps_on("slow") == pytest.approx(2e9)
@@ -205,14 +205,14 @@ def test_a_catalogue_for_simulations_needs_no_boards():
 
 
 def test_a_kind_that_a_function_cannot_do_without_is_scarcer():
-    # aes fits both kinds, flow large slots only: of the two functions small slots serve 1/2, large ones 1/2 + 1.
+    # aes fits both kinds, flow only large slots: of the two functions, small slots serve 1/2 and large ones 1/2 + 1.
     scarcity = read(DATA).scarcity()
     assert scarcity["fast", "small"] == pytest.approx(0.25)
     assert scarcity["fast", "large"] == pytest.approx(0.75)
 
 
 def test_a_kind_is_the_scarcer_the_more_a_function_that_needs_it_is_in_demand():
-    # Held for aes are 2 slots, for flow 1: with 1 added they weigh 3/5 and 2/5, and large slots serve 3/5/2 + 2/5.
+    # 2 slots are held for aes and 1 for flow: with 1 added, the weights are 3/5 and 2/5; large slots serve 3/5/2 + 2/5.
     scarcity = read(DATA).scarcity({"aes": 2.0, "flow": 1.0})
     assert scarcity["fast", "small"] == pytest.approx(0.3)
     assert scarcity["fast", "large"] == pytest.approx(0.7)

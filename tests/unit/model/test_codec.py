@@ -1,4 +1,4 @@
-"""Messages cross the wire unchanged, and nothing else does."""
+"""Messages are decoded as they were encoded, and everything else is refused."""
 
 import json
 from math import inf, nan
@@ -48,7 +48,7 @@ def test_messages_within_messages_come_back_equal_through_json(message):
     assert read(type(message), json.loads(json.dumps(to_plain(message)))) == message
 
 
-#: Infinity is a number, NaN is not.
+#: Infinity is accepted, NaN is not.
 NUMBERS = st.floats(allow_nan=False, min_value=-1e300)
 SEGMENTS = st.lists(st.builds(RateSegment, NUMBERS, NUMBERS, NUMBERS), max_size=2).map(tuple)
 
@@ -83,7 +83,7 @@ def test_objects_without_a_limit_come_back_without_one():
 
 def test_a_message_names_its_class_where_it_could_be_another():
     assert to_plain(COMMAND)["action"] == {"type": "ReleaseJob", "job": "j"}
-    assert "type" not in OBSERVED  # nothing else could be there
+    assert "type" not in OBSERVED  # the class follows from the field
 
 
 def test_a_whole_number_will_do_for_a_float():
@@ -210,6 +210,6 @@ def test_what_is_nested_deeply_or_very_long_is_refused_in_few_words():
 
 
 def test_a_field_whose_name_cannot_be_encoded_is_refused():
-    """Found by fuzzing: JSON can say half of a surrogate pair."""
+    """Found by fuzzing: JSON can encode half of a surrogate pair."""
     with pytest.raises(InvalidInput, match="message: half of a surrogate pair"):
         read(Command, to_plain(COMMAND) | {"\ud800": None})

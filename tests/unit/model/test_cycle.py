@@ -1,4 +1,4 @@
-"""The steps of the planning cycle, with a family that says what it was asked."""
+"""The steps of the planning cycle, with a minimal family."""
 
 from contextlib import contextmanager
 
@@ -13,7 +13,7 @@ class Named:
 
 
 class Counting:
-    """Wants one thing more with each cycle, up to `most`."""
+    """A family that makes one more change in each cycle, up to `most`."""
 
     name, waits = "counting", False
 
@@ -34,7 +34,7 @@ class Counting:
 
 
 class Shell:
-    """Notes in which order a cycle does what; each look at the timer takes a second."""
+    """A cycle with a log of its steps; every reading of the timer takes one second."""
 
     def __init__(self, family):
         self.history, self.now_s, self._ticks = [], 100.0, 0

@@ -79,7 +79,7 @@ def test_a_design_is_asked_for_by_the_board_and_the_kind_that_it_fits():
     }
     assert inconsistencies(specs, known) == []
     assert inconsistencies(specs, CATALOGUE) == [
-        "fpga_pool:function: 'mine.12345678' is not that of an approved design that the project may use"
+        "fpga_pool:function: 'mine.12345678' does not belong to an approved design that the project may use"
     ]
     (missing,) = inconsistencies(without(specs, "trait:CUSTOM_FPGA_KIND_LARGE"), known)
     assert missing.startswith("trait:CUSTOM_FPGA_KIND_LARGE: missing")

@@ -1,4 +1,4 @@
-"""What the types of fields let through."""
+"""The values that the types of fields accept."""
 
 import math
 

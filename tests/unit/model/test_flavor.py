@@ -1,4 +1,4 @@
-"""What extra specs ask for, and what Placement calls it."""
+"""The requests in extra specs, and their names in Placement."""
 
 import pytest
 

@@ -34,7 +34,7 @@ def test_jobs_that_end_do_not_displace_how_their_batch_began():
         batch, _ = BATCH.transition(batch, JobEnded(state=JobState.RESULT_HELD), 3.0 + at)
     assert steps(batch)[:2] == [("Created", "", "PENDING"), ("BatchBegun", "PENDING", "RUNNING")]
     assert steps(batch)[-1] == ("JobEnded", "RUNNING", "COMPLETED")
-    # Created, BatchBegun, 99 jobs that end and the last one: of the 99 the latest 21 are left.
+    # Created, BatchBegun, and 100 ended jobs: the last one and the latest 21 of the others remain.
     assert [entry.number for entry in batch.history] == [0, 1, *range(80, 102)]
 
 

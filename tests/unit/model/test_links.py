@@ -1,4 +1,4 @@
-"""How cards and slots are said to be linked."""
+"""Descriptions of the links of cards and slots."""
 
 import pytest
 from hypothesis import given

@@ -1,11 +1,11 @@
-"""How far a transfer is, beside its plan."""
+"""The progress of a transfer compared with its plan."""
 
 import pytest
 
 from fpga_pool.model.objects.pool import RateSegment
 from fpga_pool.model.objects.progress import late_s, moved_bytes, plan_time_s, planned_bytes, reported_bytes
 
-#: 10 kB in 10 s from 5 s on, a pause, then 30 kB in 10 s.
+#: 10 kB from 5 to 15 s, a pause, then 30 kB from 20 to 30 s.
 PLAN = (RateSegment(5.0, 15.0, 8e3), RateSegment(20.0, 30.0, 24e3))
 
 
@@ -16,7 +16,7 @@ def test_a_plan_says_how_much_is_there_and_when():
 
 
 def test_a_plan_of_what_is_left_begins_where_the_rest_begins():
-    # Of 100 kB, 60 were there when this plan was made.
+    # When this plan was made, 60 of 100 kB had arrived.
     assert moved_bytes(PLAN, 100_000, 10.0) == 65e3
     assert plan_time_s(PLAN, 100_000, 65e3) == 10.0
 
@@ -29,7 +29,7 @@ def test_a_plan_of_what_is_left_begins_where_the_rest_begins():
     ],
 )  # fmt: skip
 def test_lateness_is_time_since_what_is_there_was_to_be_there(t_s, moved, late):
-    """The last two: all of the first part is there, in the pause after it and when the second one should move."""
+    """In the last two cases the first part has arrived: in the pause after it, and when the second one should move."""
     assert late_s(PLAN, 40_000, moved, t_s) == late
 
 
@@ -40,7 +40,7 @@ def test_nothing_is_told_of_what_goes_as_planned():
 
 
 def test_part_of_a_byte_is_not_waited_for():
-    """A sliver of 24.9 bytes before a hold: the 24 that moved are all that could, and the next one leaves after it."""
+    """A segment of 24.9 bytes before a pause: only 24 can move in it, and the next byte moves after the pause."""
     plan = (RateSegment(0.0, 1e-5, 19_920_000), RateSegment(5.0, 6.0, 8000))
     assert plan_time_s(plan, 1024, 24) == 5.0
     assert reported_bytes(plan, 1024, 24, 3.0) is None

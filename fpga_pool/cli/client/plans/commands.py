@@ -1,4 +1,4 @@
-"""`fpga-pool plan create`: what would become of work if it was created now; nothing is stored, loaded or sent."""
+"""`fpga-pool plan create`: show the plan that work would get if it were created now, without creating it."""
 
 import argparse
 
@@ -20,28 +20,28 @@ class _Plan(Wanted, PoolShowOne):
 
 
 class Batch(OfBatch, _Plan):
-    """Show what would be planned of a batch, as `batch create --dry-run` does; nothing is stored, loaded or sent.
+    """Show the plan that a batch would get, as `batch create --dry-run` does; nothing is stored, loaded or sent.
 
     Example: fpga-pool plan create --function sha256 --requester node-1 a.bin b.bin
     """
 
 
 class Gang(OfGang, _Plan):
-    """Show what would become of a gang, as `gang create --dry-run` does; nothing is stored or started.
+    """Show the plan that a gang would get, as `gang create --dry-run` does; nothing is stored or started.
 
     Example: fpga-pool plan create gang --processes 4 --runtime 1h30m
     """
 
 
 class Pipeline(OfPipeline, _Plan):
-    """Show what would become of a pipeline, as `pipeline create --dry-run` does; nothing is stored, loaded or sent.
+    """Show the plan that a pipeline would get, as `pipeline create --dry-run` does; nothing is stored, loaded or sent.
 
     Example: fpga-pool plan create pipeline pipeline.toml
     """
 
 
 class Task(OfTask, _Plan):
-    """Show what would become of a task, as `task create --dry-run` does; nothing is stored, loaded or sent.
+    """Show the plan that a task would get, as `task create --dry-run` does; nothing is stored, loaded or sent.
 
     Example: fpga-pool plan create task --function sha256 --requester node-1 --topology ring a.bin b.bin
     """

@@ -1,4 +1,4 @@
-"""How plans of work that is not created are shown."""
+"""Output of the plans of dry runs, that is, of work that is not created."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def outlook(plan: AnyPlan) -> One:
 
 
 def part_table(plan: AnyPlan) -> Table:
-    """Return the parts of a plan, for formats of rows."""
+    """Return the parts of a plan as a table, for output formats with rows."""
     parts, columns = _PARTS[type(plan)]
     return table(getattr(plan, parts), columns)
 
@@ -68,7 +68,7 @@ _FIELDS: dict[type, Columns] = {
         ("share_list", lambda plan: _as_jobs(plan.share_list)),
     ),
 }
-#: The field with the parts of a plan, and what is shown of each.
+#: The field with the parts of a plan, and the columns shown for each part.
 _PARTS: dict[type, tuple[str, Columns]] = {
     PlannedBatch: ("job_list", _JOBS),
     PlannedGang: ("process_list", ("index", "host", "processor", "tier")),

@@ -1,7 +1,7 @@
-"""Scheduling on enclosures in order of events: no FPGA waits for which there is work (parallel schedule generation).
+"""Parallel schedule generation, in order of events: no FPGA stays idle while some waiting task could use it.
 
-It looks at some enclosures and tasks only, which makes it a step of a search.  Sets of FPGAs of an enclosure are bits
-of an integer.
+Only some enclosures and tasks are scheduled at a time, as a step of a search.  A set of FPGAs of an enclosure is
+represented by the bits of an integer.
 """
 
 from typing import NamedTuple
@@ -11,33 +11,33 @@ import numpy as np
 from fpga_pool.core.numba import compiled
 from fpga_pool.core.types import Floats, Ints
 
-#: How a class of tasks goes onto an enclosure: not at all, on any FPGAs, on neighbours.
+#: Which FPGAs of an enclosure a class of tasks can take: none, any, or adjacent ones.
 NOWHERE, ANY, ARC = 0, 1, 2
-#: FPGAs of an enclosure that fit into the bits of an integer.
+#: Maximum number of FPGAs of an enclosure, so that they fit into the bits of an integer.
 MOST_FPGAS = 62
-#: Relative difference of times that are the same but for rounding.
+#: Relative difference of times that is attributed to rounding.
 _SAME = 1e-12
 
 
 class Instance(NamedTuple):
-    """A problem as the loops read it: E enclosures, F FPGAs, T tasks, S shapes, C classes of width and links."""
+    """A problem as used by the loops: E enclosures, F FPGAs, T tasks, S shapes, C classes of width and links."""
 
-    #: (E,) FPGAs, the index of the first, and whether the last is the neighbour of the first.
+    #: (E,) number of FPGAs, index of the first one, and whether the last is adjacent to the first.
     size: Ints
     base: Ints
     wrap: Ints
-    #: (E, C) `NOWHERE`, `ANY` or `ARC`; (C,) FPGAs.
+    #: (E, C) `NOWHERE`, `ANY` or `ARC`; (C,) number of FPGAs.
     kind: Ints
     width: Ints
-    #: (S,) class and seconds of each shape; (T + 1,) where the shapes of a task begin.
+    #: (S,) class and seconds of each shape; (T + 1,) index of the first shape of each task.
     shape_class: Ints
     seconds: Floats
     shape_begin: Ints
-    #: (T,) not before; what follows a task's end before the schedule ends; function, -1 = none.
+    #: (T,) earliest begin; minimum time between a task's end and the end of the schedule; function, -1 = none.
     arrival_s: Floats
     tail_s: Floats
     function: Ints
-    #: (F,) free from; what follows the end of its last task; function that it has, -1 = none.
+    #: (F,) time from which it is free; minimum time after its last task; loaded function, -1 = none.
     ready_s: Floats
     lane_tail_s: Floats
     loaded: Ints
@@ -45,29 +45,29 @@ class Instance(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Scratch for one schedule at a time."""
+    """Scratch memory for one schedule at a time."""
 
-    #: (C + 1,), (T,), (T,) where the queue of each class begins; tasks, and their keys: the least goes first.
+    #: (C + 1,), (T,), (T,) index of the first task of each class's queue; tasks, and their keys, smallest first.
     queue_begin: Ints
     queue: Ints
     key: Floats
-    #: (C,) place of the first task of each queue, and its key, inf = none.
+    #: (C,) index of the first task left in each queue, and its key, inf = none.
     head: Ints
     head_key: Floats
-    #: (E,) heap of enclosures by when something happens there next, and when it did last.
+    #: (E,) heap of enclosures by the time of their next event, and the time of the last event of each.
     heap_s: Floats
     heap_ring: Ints
     since_s: Floats
-    #: (F,) until when each FPGA is taken, the function that it has, and scratch.
+    #: (F,) time until which each FPGA is occupied, its function, and scratch.
     until_s: Floats
     loaded: Ints
     lane_s: Floats
 
 
 class Plan(NamedTuple):
-    """A schedule while it is searched for."""
+    """A schedule during a search."""
 
-    #: (T,) from when, the enclosure, the FPGAs as bits.
+    #: (T,) the begin, the enclosure, and the FPGAs as bits.
     begin_s: Floats
     ring: Ints
     bits: Ints
@@ -75,7 +75,7 @@ class Plan(NamedTuple):
 
 @compiled(inner=True)
 def _sift_down(room, count, next_s, ring):  # type: ignore[no-untyped-def]
-    """Put an enclosure in place of the first of the heap."""
+    """Replace the first enclosure of the heap by another one."""
     at = 0
     while True:
         child = 2 * at + 1
@@ -98,7 +98,7 @@ def _sift_down(room, count, next_s, ring):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _fill_heap(room, count):  # type: ignore[no-untyped-def]
-    """Order what is in the heap."""
+    """Establish the heap order of the first `count` entries."""
     for k in range(1, count):
         next_s, ring, at = room.heap_s[k], room.heap_ring[k], k
         while at > 0:
@@ -114,7 +114,7 @@ def _fill_heap(room, count):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _longest_run(free, size, wrap):  # type: ignore[no-untyped-def]
-    """Return how many neighbours are free at most."""
+    """Return the largest number of adjacent free FPGAs."""
     if free == (1 << size) - 1:
         return size
     longest, bits = 0, free
@@ -126,7 +126,7 @@ def _longest_run(free, size, wrap):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _shortest_run(free, size, wrap, width):  # type: ignore[no-untyped-def]
-    """Return the first FPGA and the length of the shortest run of free ones with `width` or more."""
+    """Return the first FPGA and the length of the shortest run of at least `width` free FPGAs."""
     if free == (1 << size) - 1:
         return 0, size
     origin = 0
@@ -152,14 +152,14 @@ def _shortest_run(free, size, wrap, width):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def arc(first, width, size):  # type: ignore[no-untyped-def]
-    """Return the bits of `width` neighbours from `first` on, around the end if need be."""
+    """Return the bits of `width` adjacent FPGAs from `first` on, wrapping around the end if necessary."""
     bits = ((1 << width) - 1) << first
     return (bits | (bits >> size)) & ((1 << size) - 1)
 
 
 @compiled(inner=True)
 def _choose_arc(instance, room, ring, free, width, end_s, best_fit):  # type: ignore[no-untyped-def]
-    """Return bits of free neighbours: on the shortest run, at the side where the neighbour ends at about `end_s`."""
+    """Return bits of adjacent free FPGAs in the shortest run; by `best_fit` at the side with the closest end."""
     size, wrap, base = instance.size[ring], instance.wrap[ring], instance.base[ring]
     first, length = _shortest_run(free, size, wrap, width)
     if best_fit and width < length < size:
@@ -178,7 +178,7 @@ def _choose_arc(instance, room, ring, free, width, end_s, best_fit):  # type: ig
 
 @compiled(inner=True)
 def _choose_any(instance, ring, free, width):  # type: ignore[no-untyped-def]
-    """Return bits of free FPGAs, out of the shortest runs."""
+    """Return bits of free FPGAs, taken from the shortest runs."""
     size, wrap = instance.size[ring], instance.wrap[ring]
     bits, left = 0, width
     while left > 0:
@@ -200,7 +200,7 @@ def _count(bits):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def fill_queues(instance, room, shape, order, tasks):  # type: ignore[no-untyped-def]
-    """Write the queues of the classes, for tasks in this order."""
+    """Write the queues of the classes from the first `tasks` of `order`, which is the order of their keys."""
     classes = len(instance.width)
     for c in range(classes + 1):
         room.queue_begin[c] = 0
@@ -219,7 +219,7 @@ def fill_queues(instance, room, shape, order, tasks):  # type: ignore[no-untyped
 
 @compiled(inner=True)
 def _next_class(instance, room, ring, free):  # type: ignore[no-untyped-def]
-    """Return the class whose first task has the least key of all that fit among the free FPGAs, -1 = none."""
+    """Return the class whose first task has the smallest key of those that fit on the free FPGAs, -1 = none."""
     longest = _longest_run(free, instance.size[ring], instance.wrap[ring])
     number = -1
     best, best_key = -1, np.inf
@@ -249,7 +249,7 @@ def _advance(room, c):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _set_out(instance, room, shape, rings, ring_count, until_s):  # type: ignore[no-untyped-def]
-    """Prepare queues and heap; return tasks, FPGAs and the FPGA-seconds of all, waiting before the first included."""
+    """Prepare queues and heap; return the numbers of tasks and FPGAs, and total FPGA-seconds including `until_s`."""
     classes, lanes, area_s = len(instance.width), 0, 0.0
     for c in range(classes):
         room.head[c] = room.queue_begin[c] - 1
@@ -276,10 +276,10 @@ def _set_out(instance, room, shape, rings, ring_count, until_s):  # type: ignore
 
 @compiled(inner=True)
 def in_order_of_events(instance, room, shape, rings, ring_count, until_s, best_fit, limit_s, plan):  # type: ignore[no-untyped-def]
-    """Schedule the tasks in the queues on some enclosures; return when all is over, inf if after `limit_s`.
+    """Schedule the tasks in the queues on some enclosures; return the end, inf if after `limit_s`.
 
-    Whenever FPGAs become free, the task with the least key that fits there begins.  `until_s` (F,) says from when on
-    FPGAs are free.  Arrivals and functions are not looked at.  `plan` is written, and `room.until_s`.
+    Whenever FPGAs become free, the task with the smallest key that fits there begins.  `until_s` (F,) are the times
+    from which FPGAs are free.  Arrivals and functions are ignored.  Writes `plan` and `room.until_s`.
     """
     left, lanes, area_s = _set_out(instance, room, shape, rings, ring_count, until_s)
     idle_s = lanes * limit_s * (1 + _SAME) - area_s if limit_s < np.inf else np.inf

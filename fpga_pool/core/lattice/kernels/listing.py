@@ -1,8 +1,8 @@
 """Event-driven list scheduling: whenever FPGAs become free or tasks arrive, the first task in order that fits begins.
 
-Codes are those of `tasks.Links` (0 any, 1 line, 2 ring) and `tasks.Topology` (0 line, 1 ring, 2 full).  Every function
-is compiled where numba is installed, and interpreted where not.  Tasks that ask for the same links and FPGAs are one
-kind: where one of them fits, all do, so only the first waiting task of each kind is tried, and a task is placed in
+Codes are those of `tasks.Links` (0 any, 1 line, 2 ring) and `tasks.Topology` (0 line, 1 ring, 2 full).  All functions
+are compiled if numba is installed, and interpreted otherwise.  Tasks with the same links and number of FPGAs are of one
+kind: if one of them fits, all do.  So only the first waiting task of each kind is tried, and placing a task takes
 O(kinds + log tasks).
 """
 
@@ -32,9 +32,9 @@ def fits(links, width, size, topology, count, longest):  # type: ignore[no-untyp
 
 @compiled("int64(boolean[::1], int64, int64, int64, int64[::1])")
 def measure_runs(free, base, size, topology, runs):  # type: ignore[no-untyped-def]
-    """Write for each FPGA the length of the run of free ones that it is in, 0 = busy; return the longest.
+    """Write for each FPGA the length of its run of free FPGAs, 0 = busy; return the length of the longest run.
 
-    Runs go round in a ring; in a full enclosure all free ones are one run.
+    In a ring, runs wrap around the end; in a full enclosure all free FPGAs are one run.
     """
     offset = 0
     if topology == _FULL:
@@ -66,13 +66,13 @@ def measure_runs(free, base, size, topology, runs):  # type: ignore[no-untyped-d
 
 @compiled("boolean(int64, int64, boolean)")
 def must_load(function, loaded, switching):  # type: ignore[no-untyped-def]
-    """Return whether an FPGA with `loaded` has to load the function of a task first; -1 = none in particular."""
+    """Return whether an FPGA with the function `loaded` must first load a task's `function`; -1 = none, or any."""
     return switching and function >= 0 and loaded >= 0 and loaded != function
 
 
 @compiled("void(int64[::1], int64[::1], int64, int64, int64, int64, boolean, int64[::1])")
 def choose_any(runs, loaded, base, size, width, function, switching, out):  # type: ignore[no-untyped-def]
-    """Write free FPGAs, linked or not."""
+    """Write the indices of `width` free FPGAs, linked or not."""
     keys = np.empty(size, np.int64)
     count = 0
     for i in range(size):
@@ -87,7 +87,7 @@ def choose_any(runs, loaded, base, size, width, function, switching, out):  # ty
 
 @compiled("void(int64[::1], int64[::1], int64, int64, int64, int64, int64, boolean, int64[::1])")
 def choose_path(runs, loaded, base, size, topology, width, function, switching, out):  # type: ignore[no-untyped-def]
-    """Write a connected path of free FPGAs, from one end to the other."""
+    """Write the indices of a connected path of `width` free FPGAs, from one end to the other."""
     best_key, best = -1, -1
     for begin in range(size if topology == _RINGED else size - width + 1):
         length = runs[base + begin]
@@ -116,9 +116,9 @@ def choose_path(runs, loaded, base, size, topology, width, function, switching, 
 
 @compiled("void(int64[::1], int64[::1], int64, int64, int64, int64, int64, int64, boolean, int64[::1])")
 def choose(runs, loaded, base, size, topology, links, width, function, switching, out):  # type: ignore[no-untyped-def]
-    """Write the FPGAs (their indices within the enclosure) that the task gets; it has to fit.
+    """Write the indices within the enclosure of the FPGAs that the task gets; the task must fit.
 
-    Those with the fewest loads, of these the shortest run that is long enough, at one of its ends, the lowest numbers.
+    FPGAs with the fewest loads are preferred, then the shortest sufficient run, one of its ends, and low indices.
     """
     if width == size:
         for i in range(size):
@@ -134,7 +134,7 @@ def choose(runs, loaded, base, size, topology, links, width, function, switching
 
 @compiled("int64(float64[::1], int64[::1], int64, float64, int64)")
 def push(times, ids, count, time, ident):  # type: ignore[no-untyped-def]
-    """Put an entry into a heap by time, then number; return the new count."""
+    """Push an entry onto a heap ordered by time, then number; return the new count."""
     at = count
     while at > 0:
         up = (at - 1) // 2
@@ -148,7 +148,7 @@ def push(times, ids, count, time, ident):  # type: ignore[no-untyped-def]
 
 @compiled("int64(float64[::1], int64[::1], int64)")
 def pop(times, ids, count):  # type: ignore[no-untyped-def]
-    """Take the first entry off a heap by time, then number; return the new count."""
+    """Pop the first entry of a heap ordered by time, then number; return the new count."""
     count -= 1
     time, ident = times[count], ids[count]
     at = 0
@@ -169,7 +169,7 @@ def pop(times, ids, count):  # type: ignore[no-untyped-def]
 
 @compiled("void(int64[::1], int64, int64, int64)")
 def wait(queue, begin, count, place):  # type: ignore[no-untyped-def]
-    """Put a place of the order into the heap of those that wait, which begins at `begin`."""
+    """Push a position of the order onto the heap of waiting tasks that begins at `begin`."""
     at = count
     while at > 0:
         up = (at - 1) // 2
@@ -182,7 +182,7 @@ def wait(queue, begin, count, place):  # type: ignore[no-untyped-def]
 
 @compiled("void(int64[::1], int64, int64)")
 def leave(queue, begin, count):  # type: ignore[no-untyped-def]
-    """Take the first one of `count` off a heap of those that wait."""
+    """Pop the first of `count` entries of the heap of waiting tasks that begins at `begin`."""
     place = queue[begin + count - 1]
     at = 0
     while True:
@@ -203,7 +203,7 @@ def leave(queue, begin, count):  # type: ignore[no-untyped-def]
 
 @compiled(f"int64({INTS}, {INTS}, int64, int64, int64[::1], int64[::1], int64, int64[::1], int64)")
 def first_that_fits(sizes, topologies, links, width, counts, longest, at, changed, total):  # type: ignore[no-untyped-def]
-    """Return the place in `changed`, from `at` on, of the first enclosure that has room; `total` = none."""
+    """Return the index in `changed`, from `at` on, of the first enclosure that can take the task; `total` = none."""
     while at < total:
         e = changed[at]
         if fits(links, width, sizes[e], topologies[e], counts[e], longest[e]):
@@ -220,9 +220,9 @@ def list_schedule(  # type: ignore[no-untyped-def]
     sizes, topologies, base, order, width, seconds, arrival, by_arrival, function, kind, kind_links, kind_width,
     first_loaded, ready, member_begin, load_s, slice_s, strict, enclosure, begin, end, members,
 ):  # fmt: skip
-    """Schedule the tasks by their order; fill `enclosure`, `begin`, `end`, `members`; return how many were placed.
+    """Schedule the tasks by `order`; fill `enclosure`, `begin`, `end`, `members`; return how many were placed.
 
-    With `strict` no task overtakes the first waiting one.  With a slice, decisions are made at its multiples only.
+    With `strict` no task overtakes the first waiting one.  If `slice_s` > 0, decisions are made only at its multiples.
     """
     tasks, enclosures, kinds, fpgas = len(order), len(sizes), len(kind_links), len(ready)
     place_of = np.empty(tasks, np.int64)

@@ -1,4 +1,4 @@
-"""A queue per enclosure, each task appended where it would be done first; compiled where numba is there."""
+"""One queue per enclosure; each task is appended where it would end first.  Compiled if numba is installed."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ _RINGED, _FULL = 1, 2
 
 @compiled(f"boolean({INTS}, {INTS}, int64, int64, int64)")
 def can_hold(sizes, topologies, e, links, width):  # type: ignore[no-untyped-def]
-    """Return whether the enclosure, when all of it is free, can take the task."""
+    """Return whether the enclosure can take the task if all its FPGAs are free."""
     if width > sizes[e]:
         return False
     if links != _RING or width <= 2 or topologies[e] == _FULL:
@@ -23,7 +23,7 @@ def can_hold(sizes, topologies, e, links, width):  # type: ignore[no-untyped-def
 def earliest(  # type: ignore[no-untyped-def]
     available, loaded, base, size, topology, links, width, function, load_s, out
 ):
-    """Return when, loads included, the first sufficient FPGAs of an enclosure are available; write which they are."""
+    """Return the first time when enough FPGAs of an enclosure are available, loads included; write these FPGAs."""
     scattered = links == _ANY or topology == _FULL
     order = np.arange(size)
     if scattered and width < size:
@@ -54,7 +54,7 @@ def queue_tasks(  # type: ignore[no-untyped-def]
     sizes, topologies, base, order, width, seconds, arrival, links, function, kind, first_loaded, ready, member_begin,
     load_s, kinds, enclosure, begin, end, members,
 ):  # fmt: skip
-    """Append each task, in `order`, to a queue whose tasks begin one after the other; fill the last four arrays."""
+    """Append each task, in `order`, to a queue, whose tasks begin in its order; fill the last four arrays."""
     enclosures = len(sizes)
     available, loaded = ready.copy(), first_loaded.copy()
     last_begin, queued = np.zeros(enclosures), np.zeros(enclosures, np.int64)

@@ -1,6 +1,7 @@
-"""Local search on schedules: the last tasks of a few enclosures are scheduled again in changing orders.
+"""Local search on schedules: the last tasks of a few enclosures are rescheduled in changing orders.
 
-Random numbers come from a generator of one word that the caller owns (Park and Miller): same state, same result.
+Random numbers come from a one-word generator (Park and Miller) whose state the caller owns, so the same state gives the
+same result.
 """
 
 from typing import NamedTuple
@@ -12,42 +13,42 @@ from fpga_pool.core.lattice.kernels.serial import one_after_the_other
 from fpga_pool.core.numba import compiled
 from fpga_pool.core.types import Floats, Ints
 
-#: How much less the worth of time that FPGAs wait is than that of the end, in a part of the schedule.
+#: Weight, relative to the end, of the mean time from which FPGAs are free, in the cost of a partial schedule.
 _IDLE_WEIGHT = 0.05
 _SAME = 1e-12
 
 
 class Search(NamedTuple):
-    """A schedule that is being changed, and scratch."""
+    """A schedule that is being changed, and scratch memory."""
 
     instance: Instance
     room: Room
-    #: The schedule as it is, and one that is tried.
+    #: The current schedule, and the one that is tried.
     plan: Plan
     trial: Plan
-    #: (T,) shape of each task, as it is.
+    #: (T,) current shape of each task.
     shape: Ints
-    #: (E,) a task of each enclosure, (T,) the next one there, -1 = none; (E,) when all there is over.
+    #: (E,) first task of each enclosure's linked list, (T,) the next one in the list, -1 = none; (E,) the end.
     first: Ints
     following: Ints
     end_s: Floats
-    #: (E,) chosen enclosures first; (F,) until when what stays takes each FPGA, and with which function.
+    #: (E,) the enclosures, chosen ones first; (F,) until when the other tasks occupy each FPGA, and its function then.
     rings: Ints
     until_s: Floats
     loaded: Ints
-    #: (T,) tasks to schedule again, in order, and the next try.
+    #: (T,) tasks to reschedule, in the best order so far, and in the order to try next.
     order: Ints
     next_order: Ints
     key: Floats
-    #: (1,) state of the random numbers; (2,) work done and improvements.
+    #: (1,) state of the random numbers; (2,) work done and number of improvements.
     random: Ints
     counts: Ints
 
 
 class Queues(NamedTuple):
-    """Tasks by classes, in each the longest first."""
+    """Tasks by class, longest first in each class."""
 
-    #: (C + 1,) where each class begins; (N,) tasks; (N,) the logarithm of what counts as their length.
+    #: (C + 1,) index of the first task of each class; (N,) tasks; (N,) logarithms of their lengths, tails included.
     begin: Ints
     tasks: Ints
     log_s: Floats
@@ -61,7 +62,7 @@ def _below(random, limit):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def enclosure_end_s(search, ring):  # type: ignore[no-untyped-def]
-    """Return when all on an enclosure is over, tails included."""
+    """Return the time when all tasks on an enclosure have ended, tails included."""
     instance, end_s = search.instance, 0.0
     i = search.first[ring]
     while i >= 0:
@@ -76,7 +77,7 @@ def enclosure_end_s(search, ring):  # type: ignore[no-untyped-def]
 
 @compiled()
 def link(search):  # type: ignore[no-untyped-def]
-    """Write the lists of enclosures, and when each ends, from the plan."""
+    """Build the task lists of all enclosures from the plan, and write the end of each."""
     for ring in range(len(search.first)):
         search.first[ring] = -1
     for i in range(len(search.following)):
@@ -89,7 +90,7 @@ def link(search):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _choose_rings(search, count):  # type: ignore[no-untyped-def]
-    """Put the enclosure that ends last and others first into `rings`."""
+    """Move the enclosure that ends last, and `count` - 1 random others, to the front of `rings`."""
     rings, total = search.rings, len(search.rings)
     worst = 0
     for r in range(total):
@@ -106,7 +107,7 @@ def _choose_rings(search, count):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _sort(keys, values, count):  # type: ignore[no-untyped-def]
-    """Sort both by rising keys, those of one key by value (Shell's way, with the gaps of Ciura)."""
+    """Sort both arrays by ascending key, then value (Shell sort with Ciura's gaps)."""
     for gap in (57, 23, 10, 4, 1):
         for k in range(gap, count):
             key, value, at = keys[k], values[k], k
@@ -124,9 +125,9 @@ def _copy(source, target, count):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _take_out(search, count, cut_s):  # type: ignore[no-untyped-def]
-    """Write into `order` what begins at `cut_s` or later on the chosen enclosures, first begun first; return how many.
+    """Write to `order` the tasks that begin at `cut_s` or later on the chosen enclosures, by begin; return how many.
 
-    `until_s` and `loaded` are what the others leave.
+    Sets `until_s` and `loaded` to the state of the FPGAs after the other tasks.
     """
     instance, tasks = search.instance, 0
     for r in range(count):
@@ -185,7 +186,7 @@ def _change(search, tasks):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _change_shape(search, tasks):  # type: ignore[no-untyped-def]
-    """Give one of the tasks another shape, if it has one; return the task and the shape it had."""
+    """Change the shape of a random task if it has several; return the task and its previous shape."""
     i = search.order[_below(search.random, tasks)]
     old, begin, end = search.shape[i], search.instance.shape_begin[i], search.instance.shape_begin[i + 1]
     if end - begin > 1:
@@ -211,7 +212,7 @@ def _try(search, order, tasks, count, manner, limit_s):  # type: ignore[no-untyp
 
 @compiled(inner=True)
 def _idle_s(search, count):  # type: ignore[no-untyped-def]
-    """Return the mean of when the FPGAs of the chosen enclosures are free for good, after a try."""
+    """Return the mean time from which the FPGAs of the chosen enclosures stay free after a try."""
     sum_s, lanes = 0.0, 0
     for r in range(count):
         base = search.instance.base[search.rings[r]]
@@ -232,7 +233,7 @@ def _keep(search, tasks):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _relink(search, count):  # type: ignore[no-untyped-def]
-    """Update the lists of the chosen enclosures: tasks have gone from one to another of them."""
+    """Update the task lists of the chosen enclosures after tasks have moved between them."""
     head = -1
     for r in range(count):
         ring = search.rings[r]
@@ -254,9 +255,9 @@ def _relink(search, count):  # type: ignore[no-untyped-def]
 
 @compiled()
 def improve(search, bound_s, work, tries, most_rings, most_tasks, manners, malleable):  # type: ignore[no-untyped-def]
-    """Change the schedule until about `work` tasks have been placed, or its end is at `bound_s`; return the end.
+    """Change the schedule until about `work` tasks have been placed or its end reaches `bound_s`; return the end.
 
-    In each round at most `most_tasks` (on average) of `most_rings` enclosures are scheduled again `tries` times.
+    In each round about `most_tasks` tasks, of at most `most_rings` enclosures, are rescheduled `tries` times.
     `manners`: 1 = in order of events only, 2 = one after the other only, 3 = both.
     """
     total = len(search.first)
@@ -314,17 +315,17 @@ def improve(search, bound_s, work, tries, most_rings, most_tasks, manners, malle
 
 @compiled(inner=True)
 def _noise(random):  # type: ignore[no-untyped-def]
-    """Return a random number around 0: the sum of three uniform ones, mostly within -1 and 1."""
+    """Return a random number around 0, mostly between -1 and 1: the sum of three uniform ones."""
     total = _below(random, 2001) + _below(random, 2001) + _below(random, 2001)
     return (total - 3000) / 1500.0
 
 
 @compiled()
 def by_weights(search, queues, rings, weights, best_fit, limit_s):  # type: ignore[no-untyped-def]
-    """Schedule tasks on the first `rings` enclosures by weight of class + slope * log length, the most first.
+    """Schedule tasks on the first `rings` enclosures by class weight + slope * log length, largest first.
 
-    `queues` has the tasks by classes, longest first; `weights` (2, C) weight and slope, no slope below 0, so the order
-    within a class is always that of the queues.  Returns when all is over, inf if after `limit_s`.
+    `queues` has the tasks by class, longest first; `weights` (2, C) has weights and slopes.  Slopes are not negative,
+    so the order within a class is always that of the queues.  Returns the end, inf if after `limit_s`.
     """
     room, instance = search.room, search.instance
     _copy(queues.begin, room.queue_begin, len(queues.begin))
@@ -340,7 +341,7 @@ def by_weights(search, queues, rings, weights, best_fit, limit_s):  # type: igno
 
 @compiled()
 def take_trial(search):  # type: ignore[no-untyped-def]
-    """Make the schedule that was tried the one that is."""
+    """Copy the schedule that was tried into the plan."""
     for i in range(len(search.following)):
         search.plan.begin_s[i] = search.trial.begin_s[i]
         search.plan.ring[i] = search.trial.ring[i]
@@ -370,7 +371,7 @@ def _change_weights(random, weights):  # type: ignore[no-untyped-def]
 def reweigh(search, queues, rings, weights, best_s, bound_s, work):  # type: ignore[no-untyped-def]
     """Change weights step by step until about `work` tasks have been placed; return the end of the best schedule.
 
-    The best schedule becomes the plan, its weights stay in `weights`.
+    The best schedule is stored in the plan and its weights in `weights`.
     """
     new = weights.copy()
     search.counts[0] = 0

@@ -1,6 +1,6 @@
-"""Scheduling one task after the other: each where it can begin first (serial schedule generation).
+"""Serial schedule generation: one task after the other is placed where it can begin first.
 
-FPGAs may wait for a wide task here, or for a function.
+Unlike in order of events, FPGAs may stay idle to wait for a wide task or for a load.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from fpga_pool.core.numba import compiled
 
 @compiled(inner=True)
 def _usable_s(instance, room, lane, function, arrival_s):  # type: ignore[no-untyped-def]
-    """Return when a task that has arrived can begin on an FPGA, which loads its function first if it has another."""
+    """Return the time when a task can begin on an FPGA, after its arrival and, if needed, a load of its function."""
     there_s, has = max(room.until_s[lane], arrival_s), room.loaded[lane]
     if function >= 0 and has >= 0 and has != function:
         there_s += instance.load_s
@@ -20,7 +20,7 @@ def _usable_s(instance, room, lane, function, arrival_s):  # type: ignore[no-unt
 
 @compiled(inner=True)
 def _begin_on_arc(instance, room, ring, width, function, earliest_s):  # type: ignore[no-untyped-def]
-    """Return when `width` neighbours can begin first, how long they would have waited, and the first of them."""
+    """Return the first time when `width` adjacent FPGAs can begin, their total idle time, and the first of them."""
     size, base = instance.size[ring], instance.base[ring]
     places = size if instance.wrap[ring] and width < size else size - width + 1
     best_s, best_idle_s, best = np.inf, np.inf, -1
@@ -48,7 +48,7 @@ def _begin_on_arc(instance, room, ring, width, function, earliest_s):  # type: i
 
 @compiled(inner=True)
 def _begin_on_any(instance, room, ring, width, function, earliest_s):  # type: ignore[no-untyped-def]
-    """Return when any `width` FPGAs can begin first, how long they would have waited, and their bits."""
+    """Return the first time when any `width` FPGAs can begin, their total idle time, and their bits."""
     size, base = instance.size[ring], instance.base[ring]
     for lane in range(size):
         room.lane_s[lane] = _usable_s(instance, room, base + lane, function, earliest_s)
@@ -60,7 +60,7 @@ def _begin_on_any(instance, room, ring, width, function, earliest_s):  # type: i
                 first = lane
         bits |= 1 << first
         begin_s = max(begin_s, room.lane_s[first])
-    # Of those that are free by then, the ones that wait least.
+    # Of the FPGAs that are usable by then, choose those with the shortest idle time.
     bits = 0
     for _ in range(width):
         last = -1
@@ -77,10 +77,11 @@ def _begin_on_any(instance, room, ring, width, function, earliest_s):  # type: i
 def one_after_the_other(  # type: ignore[no-untyped-def]
     instance, room, shape, order, tasks, rings, ring_count, until_s, loaded, limit_s, plan
 ):
-    """Schedule the first `tasks` of `order` on some enclosures; return when all is over, inf if after `limit_s`.
+    """Schedule the first `tasks` of `order` on some enclosures; return the end, inf if after `limit_s`.
 
-    Each task goes where it can begin first behind what is there, among equals where FPGAs have waited least.  `until_s`
-    and `loaded` (F,) say from when on FPGAs are free, and with which function.  `plan` is written, and `room.until_s`.
+    Each task is placed where it can begin first after the tasks there; of equal places, where FPGAs are idle shortest.
+    `until_s` and `loaded` (F,) are the times from which FPGAs are free, and their functions.  Writes `plan` and
+    `room.until_s`.
     """
     for r in range(ring_count):
         ring = rings[r]
@@ -128,7 +129,7 @@ def one_after_the_other(  # type: ignore[no-untyped-def]
 
 @compiled()
 def settle(instance, room, shape, order, plan):  # type: ignore[no-untyped-def]
-    """Begin each task, on the FPGAs that it has, as soon as those before it in `order` allow; write `plan.begin_s`."""
+    """Begin each task on its FPGAs as early as the tasks before it in `order` allow; write `plan.begin_s`."""
     for lane in range(len(instance.ready_s)):
         room.until_s[lane] = instance.ready_s[lane]
         room.loaded[lane] = instance.loaded[lane]

@@ -1,7 +1,7 @@
 """Compiled loops for batches that compute and transmit: placement and fluid transfers.
 
-Links are numbered R requesters first, then H responders, in the arrays called `link_...`.  See `loops` for how they
-compile.
+In the arrays named `link_...`, the R requesters come first, then the H responders.  See `loops` for how the functions
+are compiled.
 """
 
 from heapq import heappop, heappush
@@ -12,7 +12,7 @@ from fpga_pool.core.numba import compiled
 
 _NOISE = 1e-9
 _SAME = 1e-12
-#: Events after which the flows are sorted again by how much their links have to send.
+#: Number of events after which the flows are sorted again by how much their links have left to send.
 _RESORT = 4
 _MATRIX = "Array(float64, 2, 'C', readonly=True)"
 _REALS, _WHOLES = "float64[::1]", "int64[::1]"
@@ -27,12 +27,13 @@ def place(  # type: ignore[no-untyped-def]
     load_s, release_s, free_s, ingress_s, port, accelerator,
     ingress_cap_s,
 ):  # fmt: skip
-    """`greedy.place` compiled: each job of `order` where it would end first; ties to the least ingress work.
+    """Place each job of `order` where it would end first: `greedy.place`, compiled; ties go to the least ingress work.
 
-    No responder gets more ingress than `ingress_cap_s`; where all would, the least is best.  `free_s` (A,) begins as
-    when each may load; `loaded` (A,) and `ingress_s` (H,), which begins as zeros, change too.
+    No responder gets more ingress than `ingress_cap_s`, or than the smallest possible if all would exceed that.
+    `free_s` (A,), initially the times from which slots may load, `loaded` (A,), and `ingress_s` (H,), initially zeros,
+    are modified.
     """
-    # Of each port, numbered 0..A - 1, until when loads follow one another from the start on.
+    # For each port, numbered 0..A - 1, the end of the uninterrupted loads from the start on.
     port_s = np.full(len(port), free_s.min())
     egress_s = np.zeros(len(egress_s_per_bit))
     hosts = len(ingress_s_per_bit)
@@ -84,17 +85,17 @@ def transmit(  # type: ignore[no-untyped-def]
     rank, requester, responder, bits, release_s, egress_bps, ingress_bps, arrived_s, other_weight, segment_flow,
     segment_begin_s, segment_end_s, segment_bps,
 ):  # fmt: skip
-    """Move flows (F,) from their releases on; each in turn takes all that both its links have left.
+    """Transfer flows (F,) from their releases on; each in turn takes all that both its links have left.
 
-    Their turn is by `rank`, lowest first, or, where `other_weight` is not negative, by what the busier of their links
-    has yet to send, released or not, plus that weight times what the other has.  Writes `arrived_s` (F,) and the
-    segments; returns their number, -1 where there are too many.
+    They take turns by `rank`, lowest first.  If `other_weight` is not negative, they take turns by the seconds that the
+    busier of their links has left to send, released or not, plus that weight times those of the other link, largest
+    first.  Writes `arrived_s` (F,) and the segments; returns the number of segments, -1 if they do not fit.
     """
     flows, requesters = len(bits), len(egress_bps)
     link_bps = np.concatenate((egress_bps, ingress_bps))
     noise_bps = np.where(np.isfinite(link_bps), _NOISE * link_bps, 0.0)
     out_link, in_link = requester, responder + requesters
-    # What links have yet to send, released or not, and how many flows are active on each.
+    # The seconds that links have left to send, released or not, and the number of active flows on each.
     link_left_s, link_flows = np.zeros(len(link_bps)), np.zeros(len(link_bps), np.int64)
     for i in range(flows):
         link_left_s[out_link[i]] += bits[i] / link_bps[out_link[i]]
@@ -210,9 +211,9 @@ def spread(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Place the jobs in `sequence`, each on the cheapest accelerator that ends it by its due time.
 
-    Time runs backwards: a job computes first and sends then.  An accelerator takes no work beyond `latest_s` (A,), a
-    responder no ingress beyond `ingress_cap_s` (H,); where none is left, the least excess counts.  `prices` (A + H,)
-    are of compute and ingress.
+    Time is reversed: a job first computes, then sends.  An accelerator takes no work beyond `latest_s` (A,), a
+    responder no ingress beyond `ingress_cap_s` (H,).  If no accelerator is possible, the one with the smallest excess
+    is used.  `prices` (A + H,) are of compute and ingress.
     """
     accelerators = len(responder)
     for i in sequence:
@@ -243,7 +244,7 @@ def spread(  # type: ignore[no-untyped-def]
     f"float64({_MATRIX}, {_WHOLES}, {_REALS}, {_REALS}, int64, {_REALS})",
 )
 def price(seconds, responder, bits, ingress_s_per_bit, steps, prices):  # type: ignore[no-untyped-def]
-    """Ascend to prices (A + H,) of compute and ingress; as `batch`, with ingress rows beside the compute rows."""
+    """Find `prices` (A + H,) of compute and ingress by multiplicative ascent; return the jobs' total cost."""
     jobs, accelerators = seconds.shape
     rows = accelerators + len(ingress_s_per_bit)
     now = np.full(rows, 1.0 / rows)
@@ -278,9 +279,10 @@ def price(seconds, responder, bits, ingress_s_per_bit, steps, prices):  # type: 
 
 @compiled(f"void({_MATRIX}, {_WHOLES}, {_REALS}, {_REALS})")
 def longest_last(seconds, accelerator, due_s, release_s):  # type: ignore[no-untyped-def]
-    """Order the queue of each accelerator: from its end on, the longest job that may be released that late.
+    """Order the queue of each accelerator: from its end backwards, the longest job that may be released that late.
 
-    Smith's rule for due times (J,); where all are earlier, the last of them.  Writes when each job is released (J,).
+    This is Smith's rule for due times (J,).  If all due times are earlier, the job with the latest one is taken.
+    Writes the release time of each job (J,).
     """
     jobs, accelerators = seconds.shape
     queued, now_s = np.zeros(accelerators, np.int64), np.zeros(accelerators)
@@ -289,7 +291,7 @@ def longest_last(seconds, accelerator, due_s, release_s):  # type: ignore[no-unt
         now_s[accelerator[i]] += seconds[i, accelerator[i]]
     by_due = np.argsort(-due_s, kind="mergesort")
     by_slot = by_due[np.argsort(accelerator[by_due], kind="mergesort")]
-    # What may be released last, the longest first; one entry defines the type for the compiler.
+    # Heap of the jobs that may be released last, longest first; the entry defines the type for the compiler.
     waiting = [(0.0, 0)]
     begin = 0
     for a in range(accelerators):

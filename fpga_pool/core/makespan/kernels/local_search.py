@@ -1,12 +1,12 @@
-"""Compiled local search on reversed time: jobs change places until every link and accelerator ends by a target.
+"""Compiled local search in reversed time: jobs are moved until every link and accelerator ends by a target.
 
-Read backwards, a slot computes its queue without a pause, and what it has computed is sent.  A change is judged by when
-links have sent all (`queues`), which is nearly the length of a plan.  `local_search` changes the queues in
-place.
+In reversed time a slot computes its queue without a pause, and the inputs of computed jobs are sent.  A change is
+judged by the times when links have sent all (`queues`), which approximate the makespan.  `local_search` changes the
+queues in place.
 """
 
-# What is called is compiled into the caller, and numba's cache looks at this file only: after a change of
-# `queues` or of `loops`, touch this file too, or old code runs on.
+# Called functions are compiled into the caller, and numba's cache checks this file only: after a change of `queues` or
+# of `loops`, touch this file too, or the old code is used.
 
 import numpy as np
 
@@ -22,19 +22,19 @@ from fpga_pool.core.numba import compiled
 
 __all__ = ["local_search", "measure"]
 
-#: Steps spent on one late link; one in this many changes is made anywhere.
+#: Steps spent on one late link; and one in this many changes is made on any slot.
 _STEPS_PER_LINK, _ANYWHERE = 8, 8
-#: A change within a slot moves a job by so many places, most of the time; and what it may be worse by, relatively.
+#: Distance by which most changes within a slot move a job; and the relative deterioration that a change may cause.
 _NEAR, _WORSE = 4, 2e-4
-#: Of six changes between slots, those beyond the first that move a job; the others exchange two.
+#: Of six changes between slots, one more than this number move a job; the others exchange two jobs.
 _MOVES = 3
-#: Jobs that are looked at for an exchange, and how many places beside where the other one would be computed.
+#: Candidates examined for an exchange, and their maximum distance from where the other job would be computed.
 _LOOKED_AT, _BESIDE = 8, 2
 
 
 @compiled(inner=True)
 def _place_by_release(queues, a, release_s):  # type: ignore[no-untyped-def]
-    """Return how many of a slot's queue are computed before that time."""
+    """Return how many jobs of a slot's queue are computed before `release_s`."""
     k = 0
     while k < queues.queued[a] and queues.release_s[queues.queue[a, k]] < release_s:
         k += 1
@@ -43,9 +43,10 @@ def _place_by_release(queues, a, release_s):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _partner(instance, queues, a, b, near, state):  # type: ignore[no-untyped-def]
-    """Return the place of a job of slot b for which slot a is quickest, compared with b, of some about `near`; -1: any.
+    """Return the position of a job of slot b that gains most, or loses least, on slot a, of a few drawn at random.
 
-    Most jobs would take much longer elsewhere, so that an exchange with any of them is hardly ever kept.
+    They are drawn around position `near`, or from the whole queue if that is -1.  Most jobs would take much longer on
+    another slot, so an exchange with a job chosen at random is hardly ever kept.
     """
     queue, queued, seconds = queues.queue, queues.queued[b], instance.seconds
     best, i = -1, -1
@@ -62,7 +63,7 @@ def _partner(instance, queues, a, b, near, state):  # type: ignore[no-untyped-de
 
 @compiled(inner=True)
 def _change(instance, queues, a, k, b, state):  # type: ignore[no-untyped-def]
-    """Give job k of slot a another place in its queue, or in that of slot b, or exchange it; say whether that goes."""
+    """Move job k of slot a within its queue or to slot b, or exchange it with one of b; return whether that works."""
     queue, queued = queues.queue, queues.queued
     i = queue[a, k]
     if a == b:
@@ -113,7 +114,7 @@ def _over(end_s, target_s):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _pick(instance, queues, late, state):  # type: ignore[no-untyped-def]
-    """Return a slot and a place in its queue, whose job crosses the link `late` most of the time; -1: no job."""
+    """Return a slot and a position in its queue (-1 = no job); mostly a job that crosses the link `late`."""
     requesters = len(instance.egress_bps)
     if late < 0 or _below(state, _ANYWHERE) == 0:
         a = _below(state, len(instance.responder))
@@ -130,7 +131,7 @@ def _pick(instance, queues, late, state):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _other_slot(instance, a, i, state):  # type: ignore[no-untyped-def]
-    """Return a slot for job i of slot a: mostly the same, else mostly one where it is quick."""
+    """Return a slot for job i of slot a: mostly slot a itself, else mostly one where the job is quick."""
     kind = _below(state, 8)
     if kind < 5:
         return a
@@ -141,7 +142,7 @@ def _other_slot(instance, a, i, state):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _copy(instance, source, target, slots, requesters):  # type: ignore[no-untyped-def]
-    """Copy what a change of two `slots` and of what some `requesters` send can have changed."""
+    """Copy the state that a change of the queues of `slots` and the transfers of `requesters` can have altered."""
     for a in slots:
         target.queued[a], target.load_s[a] = source.queued[a], source.load_s[a]
         for x in range(source.queued[a]):
@@ -158,9 +159,9 @@ def _copy(instance, source, target, slots, requesters):  # type: ignore[no-untyp
 
 @compiled(inner=True)
 def _resend(instance, queues, kept, slots, touched, delayed, flow):  # type: ignore[no-untyped-def]
-    """Work out again what requesters send after a change of `slots`; return how many, and write who.
+    """Recompute the transfers of the requesters affected by a change of `slots`; write these, and return their number.
 
-    Marks the responders (H,) that receive something at another time; `flow` (J,) is scratch.
+    Marks in `delayed` (H,) the responders that receive an input at another time; `flow` (J,) is scratch.
     """
     count = 0
     for a in slots:
@@ -186,9 +187,10 @@ def _resend(instance, queues, kept, slots, touched, delayed, flow):  # type: ign
 
 @compiled(inner=True)
 def _receive_again(instance, queues, slots, excess_s, delayed, stamp):  # type: ignore[no-untyped-def]
-    """Work out again when the `delayed` responders have received all, those of `slots` first; return what is exceeded.
+    """Recompute when the `delayed` responders have received all, those of `slots` first; return the new excess.
 
-    `excess_s` is what is exceeded without, what may be, and the target; as soon as it is more, the rest is left out.
+    `excess_s` contains the excess so far, the largest acceptable excess, and the target.  Stops as soon as the excess
+    is not acceptable.
     """
     requesters, hosts = len(instance.egress_bps), len(instance.ingress_bps)
     new_s, at_most_s, target_s = excess_s
@@ -210,7 +212,7 @@ def _receive_again(instance, queues, slots, excess_s, delayed, stamp):  # type: 
 
 @compiled(inner=True)
 def _late_link(queues, target_s, state):  # type: ignore[no-untyped-def]
-    """Return any of the links that end after the target; -1: none does."""
+    """Return a random link of those that end after the target; -1 if there is none."""
     seen, late = 0, -1
     for link in range(len(queues.link_end_s)):
         if queues.link_end_s[link] > target_s:
@@ -222,9 +224,10 @@ def _late_link(queues, target_s, state):  # type: ignore[no-untyped-def]
 
 @compiled()
 def local_search(instance, queues, latest_s, target_s, steps, state):  # type: ignore[no-untyped-def]
-    """Try `steps` changes, and keep those with which links and slots exceed their targets by hardly more, together.
+    """Try `steps` changes; keep those that hardly increase the total excess of links and slots over their targets.
 
-    `latest_s` (A,) is the target of the slots.  The queues are measured; returns what is still exceeded, 0 ends it.
+    `latest_s` (A,) is the target of the slots.  The queues must have been measured.  Returns the remaining excess; the
+    search stops when it is 0.
     """
     requesters, hosts = len(instance.egress_bps), len(instance.ingress_bps)
     queue, load_s, link_end_s = queues.queue, queues.load_s, queues.link_end_s

@@ -1,8 +1,8 @@
 """The inner loops of the planners, compiled by numba; see `compiled`.
 
-Signatures are explicit, so all compile when the module is imported (once per machine: the results are cached) and none
-while a plan is made.  Random numbers come from a xorshift state of one word that the caller owns: same state, same
-result.
+Signatures are explicit, so all functions are compiled when the module is imported (once per machine: the results are
+cached) and none during planning.  Random numbers come from a one-word xorshift state that the caller owns, so the same
+state gives the same result.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def _below(state, limit):  # type: ignore[no-untyped-def]
     return np.int64(_random(state) % np.uint64(limit))
 
 
-#: Nothing is NaN: then a least value is found without a branch for each.
+#: No value is NaN, so a minimum can be computed without branches.
 _NO_NAN = {"nnan", "nsz"}
 
 
@@ -46,9 +46,9 @@ def _least_cost(seconds, prices):  # type: ignore[no-untyped-def]
 
 @compiled("void(Array(float64, 2, 'C', readonly=True), float64[::1], int64[::1], float64[::1])")
 def cheapest(seconds, prices, column, seconds_there):  # type: ignore[no-untyped-def]
-    """Write for each row of `seconds` (n, a) where seconds * price is least, first of all, and the seconds there.
+    """Write for each row of `seconds` (n, a) the first column with the smallest seconds * price, and its seconds.
 
-    To look for the place afterwards is quicker than to remember it on the way.
+    A second pass to find the column is faster than tracking it in the first pass.
     """
     for row in range(seconds.shape[0]):
         line, best = seconds[row], 0
@@ -86,8 +86,8 @@ def priced_work(seconds, prices, ready_s, at_most_s):  # type: ignore[no-untyped
 def fill(seconds, order, prices, cap_s, load_s, machine):  # type: ignore[no-untyped-def]
     """Place jobs in `order`, each on the cheapest machine it does not fill above `cap_s`, else where it ends first.
 
-    With `cap_s` below every job this is the rule of earliest completion.  `load_s` (M,) begins as ready times and ends
-    as loads; `machine` (J,) is written.
+    If no job fits below `cap_s`, this is the earliest-completion rule.  `load_s` (M,) contains the ready times and is
+    updated to the loads; `machine` (J,) is written.
     """
     for i in order:
         best, least, first, first_s = -1, np.inf, 0, np.inf
@@ -116,9 +116,10 @@ def ruin_and_recreate(  # type: ignore[no-untyped-def]
 ):
     """Empty an overloaded machine and a few others, and place their jobs again as `fill` does, with noisy prices.
 
-    Overloaded is what is above the target, `ambition` of the way from the bound to the best makespan.  A step that
-    does not add to the overload is kept.  Returns the steps done, fewer where the bound is reached.  `fastest_s` (J,)
-    is the least of each job: where that fits no machine but the emptied ones, no other is looked at.
+    A machine is overloaded if its load is above the target, which is `ambition` of the way from the bound to the best
+    makespan.  A step that does not increase the overload is kept.  Returns the number of steps, fewer if the bound is
+    reached.  `fastest_s` (J,) is each job's time on its fastest machine: a job for which even that is too long for the
+    machines not emptied is tried on the emptied ones only.
     """
     machines = seconds.shape[1]
     new_load_s, new_machine = load_s.copy(), machine.copy()
@@ -193,10 +194,10 @@ def ruin_and_recreate(  # type: ignore[no-untyped-def]
     " float64[::1])",
 )
 def execute(end, port, now_s, holds, load_s, function, arrived_s, seconds, start_s):  # type: ignore[no-untyped-def]
-    """`execution.execute` compiled: slots (n,), those of one port side by side, each with its jobs in queue order.
+    """Compute the start times of `execution.execute`: slots (n,), grouped by port, each with its jobs in queue order.
 
-    The jobs of a slot reach up to `end`.  `now_s` and `holds` begin as when a slot is free and what is loaded, and
-    change; `start_s` of each job is written.
+    The jobs of slot s end before index `end[s]`.  `now_s` and `holds` (n,) initially contain the time when each slot is
+    free and its loaded function, and are modified.  `start_s` of each job is written.
     """
     started = np.zeros(len(seconds), np.bool_)
     first = np.zeros(len(end), np.int64)
@@ -231,7 +232,7 @@ def execute(end, port, now_s, holds, load_s, function, arrived_s, seconds, start
             else:
                 started[chosen] = True
                 start_s[chosen] = now_s[slot]
-                # The start times are all that a plan says about order, so no two are equal on a slot.
+                # A plan expresses order by start times only, so no two jobs of a slot may have the same.
                 now_s[slot] = max(now_s[slot] + seconds[chosen], np.nextafter(now_s[slot], np.inf))
                 while first[slot] < end[slot] and started[first[slot]]:
                     first[slot] += 1

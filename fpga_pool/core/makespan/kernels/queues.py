@@ -1,11 +1,11 @@
-"""Compiled measures of queues in reversed time: when each slot has computed all, and each link has sent all.
+"""Compiled measures of queues in reversed time: when each slot has computed all jobs, and each link has sent all.
 
 Each requester sends one input after the other, as if no responder were slow (`requester_end_s`).  Each responder
-receives as if no input could begin to move sooner than that, and nothing else went on in the network
+receives the inputs from these start times on, as if there were no other traffic in the network
 (`responder_end_s`).
 """
 
-# Compiled into `local_search` too, whose cache numba does not renew after a change of this file: touch both.
+# Also compiled into `local_search`, whose cache numba does not invalidate after a change of this file: touch both.
 
 import numpy as np
 
@@ -17,7 +17,7 @@ _NOISE = 1e-9
 
 @compiled(inner=True)
 def _by_start(instance, queues, h, flow):  # type: ignore[no-untyped-def]
-    """Write the jobs that a responder receives, first to start first; return how many."""
+    """Write the jobs whose inputs a responder receives, by start of the transfer; return their number."""
     begin, end = instance.first_slot[h], instance.first_slot[h + 1]
     place, next_s = np.zeros(end - begin, np.int64), np.full(end - begin, np.inf)
     for k in range(end - begin):
@@ -50,10 +50,10 @@ def _by_start(instance, queues, h, flow):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def responder_end_s(instance, queues, h, at_most_s, stamp):  # type: ignore[no-untyped-def]
-    """Return when a responder has received all, its flows alone on the network; inf where after `at_most_s`.
+    """Return the time when a responder has received all inputs, without other traffic; inf if after `at_most_s`.
 
-    Flows take what their requester and the responder have left, in `turn`.  `stamp` (R + 1,) is scratch: which
-    requesters send, by the number of the event; the last is that number.
+    In the order of `turn`, flows take the rate that their requester and the responder have left.  `stamp` (R + 1,) is
+    scratch: the number of the last event at which each requester sends; the last element is the current event.
     """
     flow = np.empty(len(instance.bits), np.int64)
     flows = _by_start(instance, queues, h, flow)
@@ -117,7 +117,7 @@ def responder_end_s(instance, queues, h, at_most_s, stamp):  # type: ignore[no-u
 
 @compiled(inner=True)
 def requester_end_s(instance, queues, u, flow):  # type: ignore[no-untyped-def]
-    """Return when a requester has sent all, first released first; write when each begins to move.
+    """Return the time when a requester has sent all inputs in order of release; write the start of each transfer.
 
     `flow` (J,) is scratch.
     """
@@ -142,7 +142,7 @@ def requester_end_s(instance, queues, u, flow):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def compute(instance, queues, a):  # type: ignore[no-untyped-def]
-    """Write when a slot has computed each of its queue."""
+    """Write the times when a slot has computed each job of its queue."""
     now_s = 0.0
     for k in range(queues.queued[a]):
         i = queues.queue[a, k]

@@ -1,1 +1,1 @@
-"""Planners as published: CIM, NIM, NCJM and waves, with their baselines."""
+"""Planners as published in the makespan paper: CIM, NIM, NCJM and waves, with their baselines."""

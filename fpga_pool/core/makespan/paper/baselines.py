@@ -28,22 +28,22 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 class BaselineParams(Parameters):
     """Parameters of `sjf` and `ljf`."""
 
-    #: Section 5 lets a job be transmitted "even though it cannot start execution" and gives no number: 1 is the least
-    #: that overlaps, and more would only bind jobs to accelerators earlier.
+    #: Section 5 lets a job be transmitted "even though it cannot start execution" and gives no number.  1 is the
+    #: smallest number that overlaps transfer and computation; more would only bind jobs to accelerators earlier.
     prefetch: int = parameter(
         1,
         "Number of jobs that may be assigned to an accelerator beyond the one it computes, so that their "
         "inputs are transferred meanwhile; 0 = none.",
         min=0,
     )
-    #: "Schedule as many resources as possible to this job" (section 5) may be read of its start alone, or of all the
-    #: time it is sent.
+    #: "Schedule as many resources as possible to this job" (section 5) may refer to the start of its transfer only, or
+    #: to the whole transfer.
     top_up: bool = parameter(
         True,
         "Running transfers take bandwidth that becomes free; otherwise each keeps its initial rate, and "
         "waits until that is at least a tenth of its slower link.",
     )
-    #: Not in the paper; the default gives its testbed figures (section 5.1).
+    #: Not in the paper; the default reproduces its testbed figures (section 5.1).
     ties: str = parameter(
         "testbed",
         "Which of several available accelerators chooses first, before the lowest index: testbed is, for "
@@ -52,7 +52,7 @@ class BaselineParams(Parameters):
     )
 
 
-#: What accelerators that are available at the same time are sorted by, from the ingress of their responders.
+#: Sort keys for accelerators that are available at the same time, computed from the ingress of their responders.
 _TIES: Mapping[str, Callable[[float], float]] = {
     "testbed": lambda ingress_bps: ingress_bps,
     "lowest-ingress": lambda ingress_bps: ingress_bps,
@@ -62,7 +62,7 @@ _TIES: Mapping[str, Callable[[float], float]] = {
 
 
 class _Baseline(ABC):
-    """Lists jobs as its preference says."""
+    """List scheduling by a preference."""
 
     name: str
     Params = BaselineParams
@@ -75,21 +75,21 @@ class _Baseline(ABC):
         return self.meet(view, view, rng)
 
     def meet(self, believed: BatchProblem, actual: BatchProblem, rng: np.random.Generator) -> BatchPlan:
-        """Return what comes of it where jobs are chosen by the times of `believed`, and take those of `actual`."""
+        """Return the plan if jobs are chosen by the times of `believed`, but actually take those of `actual`."""
         preference = self._preference(believed)
         jobs = ListScheduler(actual, preference, self._params.prefetch, self._params.top_up).run()
         return complete_plan(actual, *jobs, self.name)
 
     @abstractmethod
     def _preference(self, problem: BatchProblem) -> "Preference":
-        """Return which job an accelerator likes best."""
+        """Return the preference by which accelerators choose their jobs."""
 
 
 class Sjf(_Baseline):
-    """An available accelerator gets the job that completes quickest on it.
+    """An available accelerator gets the job that it would complete first.
 
-    Of accelerators that are available at the same time the one that would complete its job first chooses first, as
-    the testbed figure of section 5.1 needs; then lowest ingress, then index.
+    Of several available accelerators, the one that would complete its job first chooses first, as the testbed figure of
+    section 5.1 implies; then the one with the lowest ingress, then with the lowest index.
     """
 
     name = "sjf"
@@ -101,8 +101,8 @@ class Sjf(_Baseline):
 class Ljf(_Baseline):
     """An available accelerator gets the job whose completion takes longest, averaged over all accelerators.
 
-    Of accelerators that are available at the same time the one of lowest ingress chooses first: only that order gives
-    the testbed figure of section 5.1.
+    Of several available accelerators, the one with the lowest ingress chooses first: only that order reproduces the
+    testbed figure of section 5.1.
     """
 
     name = "ljf"
@@ -112,7 +112,7 @@ class Ljf(_Baseline):
 
 
 class _Shortest:
-    """Rank by completion time: input at the best rate of the pair, slot free and loaded, compute."""
+    """Rank by completion time: the later of input arrival at the best rate and slot free and loaded, plus compute."""
 
     def __init__(self, problem: BatchProblem, ties: str) -> None:
         self._problem, self._ties = problem, ties
@@ -134,7 +134,7 @@ class _Shortest:
 
 
 class _Largest:
-    """Rank by falling average completion time, which depends on the job alone."""
+    """Rank by decreasing average completion time, which depends on the job alone."""
 
     def __init__(self, problem: BatchProblem, ties: str) -> None:
         self._problem, self._ties = problem, ties
@@ -164,31 +164,30 @@ def _average_completion_s(problem: BatchProblem) -> Floats:
     return total_s / able
 
 
-# ---- List scheduling in time order: whenever an accelerator is available it takes the waiting job it likes best
+# ---- List scheduling in time order: whenever an accelerator is available, it takes the waiting job that it prefers
 
 
 class Preference(Protocol):
-    """Which job an accelerator likes best, and which accelerator chooses first."""
+    """Determines which job an accelerator prefers, and which accelerator chooses first."""
 
     def rank(self, slot: int, jobs: Ints, now_s: float, free_s: float, loaded: int) -> Floats:
         """Return a rank per job, lowest first; inf = cannot run on `slot`.
 
-        The slot will be free at `free_s`, holding the function `loaded`.
+        The slot will be free at `free_s` with the function `loaded`.
         """
         ...
 
     def turn(self, slot: int, rank: float) -> tuple[float, float, int]:
-        """Return what accelerators that are available at the same time are sorted by; `rank` is that of their job."""
+        """Return the sort key of an accelerator among those available; `rank` is the rank of its preferred job."""
         ...
 
 
 class ListScheduler:
-    """Simulates slots and network from event to event, and assigns jobs as accelerators become available.
+    """Simulates slots and network event by event, and assigns jobs as accelerators become available.
 
-    An accelerator is available when nothing is assigned to it, or, with `prefetch`, when fewer than that many jobs
-    wait on it beyond the one it computes.  Only an input that takes time to move is worth fetching ahead.  The order of
-    assignment is the priority of the transfers: running flows keep what they have and, with `top_up`, take what becomes
-    free.
+    An accelerator is available if no job is assigned to it, or, with `prefetch`, if fewer than that many jobs wait on
+    it beyond the one it computes.  Only inputs that take time to move are fetched ahead.  The order of assignment is
+    the priority of the transfers: running flows keep their rates and, with `top_up`, take bandwidth that becomes free.
     Until `ready_s` an accelerator belongs to earlier batches and is not available.
     """
 
@@ -197,7 +196,7 @@ class ListScheduler:
         network = FluidNetwork if top_up else HeldNetwork
         self._network = network(problem.egress_bps, problem.ingress_bps, problem.jobs)
         self._accelerator = np.zeros(problem.jobs, np.int64)
-        #: Jobs in order of assignment; the places are the numbers of their flows.
+        #: Jobs in order of assignment; the indices are the numbers of their flows.
         self._order: list[int] = []
         self._releases = sorted(range(problem.jobs), key=problem.release_s.tolist().__getitem__, reverse=True)
         self._waiting = np.zeros(problem.jobs, np.bool_)
@@ -206,7 +205,7 @@ class ListScheduler:
         self._queue: list[list[QueueEntry]] = [[] for _ in range(problem.accelerators)]
         self._busy_until_s = problem.ready_s.tolist()
         self._idle: set[int] = set()
-        #: Accelerators that earlier batches have left, and of these the ones that may find a job they did not before.
+        #: Accelerators that earlier batches have left, and those of them that may find a job since their last attempt.
         self._joined: set[int] = set()
         self._looking: set[int] = set()
         self._wake = [(ready_s, slot) for slot, ready_s in enumerate(self._busy_until_s)]
@@ -214,7 +213,7 @@ class ListScheduler:
         self._moves: dict[int, NDArray[np.bool_]] = {}
 
     def run(self) -> tuple[Ints, Ints, Transfers]:
-        """Return the accelerator of each job (J,), the jobs in order of assignment (J,), and how the inputs move."""
+        """Return the accelerator of each job (J,), the jobs in order of assignment (J,), and the transfers."""
         while self._unstarted:
             changed = self._advance()
             self._dispatch(changed)
@@ -226,12 +225,12 @@ class ListScheduler:
         return self._accelerator, order, name_by_job(self._problem, self._network, order)
 
     def _advance(self) -> set[int]:
-        """Move time to the next event; return the slots whose state it changed."""
+        """Advance time to the next event; return the slots whose state it changed."""
         release_s = float(self._problem.release_s[self._releases[-1]]) if self._releases else np.inf
         wake_s = self._wake[0][0] if self._wake else np.inf
         next_s = min(self._network.next_s(), release_s, wake_s)
         if np.isinf(next_s):
-            raise RuntimeError("jobs are left, but no events")
+            raise RuntimeError("jobs are left to schedule, but no event will occur")
         changed = self._stage(self._network.advance(max(next_s, self._network.now_s)))
         while self._wake and self._wake[0][0] <= self._network.now_s:
             slot = heappop(self._wake)[1]
@@ -264,7 +263,7 @@ class ListScheduler:
             self._looking = set(self._joined)
 
     def _dispatch(self, slots: set[int]) -> None:
-        """Let idle slots do what the shared rule says."""
+        """Start on idle slots the actions that `next_action` decides."""
         for slot in sorted(slots & self._idle):
             action = next_action(self._queue[slot], str(self._loaded[slot]))
             if isinstance(action, Load):
@@ -306,12 +305,12 @@ class ListScheduler:
                 heapreplace(heap, (self._preference.turn(slot, wish[-1][0]), slot))
             else:
                 heappop(heap)
-        # When the last job of a group is gone, the next group may suit accelerators that found nothing.
+        # When the last job of a group is assigned, accelerators that found no job may find one of the next group.
         self._looking = assigned if self._waiting[jobs].any() else set(self._joined)
         return assigned
 
     def _candidates(self) -> Ints:
-        """Return the released jobs that wait, of the lowest group among them."""
+        """Return the waiting jobs of the lowest group that has any; all are released."""
         jobs = np.flatnonzero(self._waiting)
         group = self._problem.group[jobs]
         lowest: Ints = jobs[group == group.min(initial=np.iinfo(np.int64).max)]
@@ -325,7 +324,7 @@ class ListScheduler:
         return len(self._queue[slot]) < self._prefetch
 
     def _wishes(self, slot: int, jobs: Ints, count: int) -> list[tuple[float, int]]:
-        """Return the (rank, job) of the `count` jobs the slot likes best, best last."""
+        """Return (rank, job) of the `count` jobs that the slot prefers, best last."""
         if self._queue[slot] or slot not in self._idle:
             jobs = jobs[self._moves_to(slot)[jobs]]
         if len(jobs) == 0:
@@ -344,7 +343,7 @@ class ListScheduler:
         return self._moves[responder]
 
     def _free_s(self, slot: int) -> float:
-        """Return when the slot has done what it has, as far as compute goes."""
+        """Return the time when the slot has computed its queue, ignoring transfers and loads."""
         queued_s = sum(float(self._problem.seconds[int(entry.key), slot]) for entry in self._queue[slot])
         return float(max(self._network.now_s, self._busy_until_s[slot])) + queued_s
 

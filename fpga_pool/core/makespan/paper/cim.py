@@ -1,6 +1,6 @@
 """`cim`: computation-intensive batches by CIM-LP and Algorithms 1 and 2 (makespan paper, section 3.1).
 
-`round_shares` is Algorithm 2: a fractional solution becomes one accelerator per job.
+`round_shares` is Algorithm 2, which rounds a fractional solution to one accelerator per job.
 """
 
 from abc import ABC, abstractmethod
@@ -24,9 +24,9 @@ P = TypeVar("P")
 
 
 def stages(problem: BatchProblem, size: Floats, size_groups: int) -> Iterator[Ints]:
-    """Yield the jobs of each stage: by release, then group, then, in `size_groups` parts of equal number, `size` (J,).
+    """Yield the jobs of each stage: by release, then group, then `size` (J,) in `size_groups` equally large parts.
 
-    The paper divides jobs "into multiple groups according to their size" (section 3.5) and does not say where.
+    The paper divides jobs "into multiple groups according to their size" (section 3.5), but gives no limits.
     """
     if problem.jobs == 0:
         return
@@ -39,11 +39,11 @@ def stages(problem: BatchProblem, size: Floats, size_groups: int) -> Iterator[In
 
 
 class Progress:
-    """What is planned of a batch so far: queues, loads and transfers."""
+    """The part of a batch that is planned so far: queues, loads and transfers."""
 
     def __init__(self, problem: BatchProblem, earlier: EarlierTransfers) -> None:
         self.problem = problem
-        #: (A,) when each accelerator has computed all it has.
+        #: (A,) the time when each accelerator has computed its queue.
         self.free_s = np.array(problem.ready_s)
         self.residual = Residual(problem.egress_bps, problem.ingress_bps)
         pieces = Pieces(earlier.begin_s, earlier.end_s, earlier.bps)
@@ -56,14 +56,14 @@ class Progress:
         self._local = _local(problem)
 
     def seconds(self, jobs: Ints) -> Floats:
-        """Return (n, A) compute times with the time to load the function added where another one is loaded (3.5)."""
+        """Return (n, A) compute times, plus the load time if another function is loaded (3.5)."""
         problem = self.problem
         if not problem.load_s.any():
             return problem.seconds[jobs]
         return problem.seconds[jobs] + np.where(problem.function[jobs, None] != self._loaded, problem.load_s, 0.0)
 
     def near(self, jobs: Ints) -> NDArray[np.bool_]:
-        """Return (n, A) where each job may go if jobs of responders stay at home (3.5, "Mixture of Job Sources")."""
+        """Return (n, A) the allowed accelerators if responders keep their own jobs (3.5, "Mixture of Job Sources")."""
         able = np.isfinite(self.problem.seconds[jobs])
         own = self._local[self.problem.requester[jobs]] & able
         at_home = own.any(axis=1)
@@ -79,11 +79,11 @@ class Progress:
         return moving
 
     def bits(self, job: int) -> float:
-        """Return the size of a job's input."""
+        """Return the size of a job's input in bits."""
         return 8.0 * float(self.problem.input_bytes[job])
 
     def earliest_s(self, job: int, slot: int) -> float:
-        """Return when `slot` could compute the job, its input aside: after its queue, and the load."""
+        """Return the time when `slot` could compute the job, ignoring its input: after its queue and the load."""
         load_s = float(self.problem.load_s[slot]) if self.problem.function[job] != self._loaded[slot] else 0.0
         return float(self.free_s[slot]) + load_s
 
@@ -94,7 +94,7 @@ class Progress:
         self._arrived_s[job] = pieces.end_s[-1]
 
     def queue(self, job: int, slot: int) -> None:
-        """Plan the computation of a job, after its transfer and all that is queued there."""
+        """Plan the computation of a job, after its transfer and all jobs queued on `slot`."""
         begin_s = max(self.earliest_s(job, slot), float(self._arrived_s[job]))
         self.free_s[slot] = begin_s + float(self.problem.seconds[job, slot])
         self._loaded[slot] = self.problem.function[job]
@@ -102,7 +102,7 @@ class Progress:
         self._order.append(job)
 
     def plan(self, policy: str) -> BatchPlan:
-        """Return the plan, all jobs queued; lower groups run first among those whose input is there."""
+        """Return the plan after all jobs are queued; of the jobs whose inputs have arrived, lower groups run first."""
         order = np.array(self._order, dtype=np.int64)
         order = order[np.argsort(self.problem.group[order], kind="stable")]
         transfers = Transfers(self._arrived_s, self._segments())
@@ -127,7 +127,7 @@ def _local(problem: BatchProblem) -> NDArray[np.bool_]:
 
 
 class StagedPolicy(ABC, Generic[P]):
-    """Base of the paper's policies: a batch is planned stage by stage, around what earlier batches still transfer."""
+    """Base of the paper's policies: a batch is planned stage by stage, around the transfers of earlier batches."""
 
     name: str
     Params: type[P]
@@ -142,7 +142,7 @@ class StagedPolicy(ABC, Generic[P]):
     def decide_around(
         self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
     ) -> BatchPlan:
-        """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
+        """Plan the batch in the bandwidth that earlier transfers leave, as it arrives after them (section 3.4)."""
         progress = Progress(view, earlier)
         self._plan(progress, rng)
         return progress.plan(self.name)
@@ -159,12 +159,13 @@ _Neighbours = dict[int, dict[int, float]]
 def round_shares(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Ints:
     """Return (n,) the accelerator of each job.
 
-    `relaxed` is the solution of CIM-LP for `seconds` (n, a), inf = cannot run there, and `ready_s` (a,), when each
-    accelerator becomes free.
+    `relaxed` is the solution of CIM-LP for `seconds` (n, a), inf = cannot run there, and `ready_s` (a,), the times when
+    accelerators become free.
     """
     relaxed = pseudo_forest(relaxed, seconds, ready_s)
     jobs = len(seconds)
-    # Line 2: jobs with one edge.  Every job gets its largest share first; lines 3 to 15 change those with several.
+    # Line 2: jobs with one edge.  Each job first gets the accelerator with its largest share; lines 3 to 15 change the
+    # accelerators of split jobs.
     accelerator = np.zeros(jobs, np.int64)
     by_share = np.argsort(relaxed.share, kind="stable")
     accelerator[relaxed.job[by_share]] = relaxed.slot[by_share]
@@ -175,10 +176,10 @@ def round_shares(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Ints:
 
 
 def pseudo_forest(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Relaxed:
-    """Return a solution each of whose components has at most one cycle (Corollary 1, line 1).
+    """Return a solution in which each component has at most one cycle (Corollary 1, line 1).
 
-    A vertex, as the simplex method finds it, is one already.  Any other solution is solved again over the jobs and
-    accelerators of each component with more edges than nodes, and only over the pairs it has.
+    A vertex found by the simplex method already has this form.  In any other solution, each component with more edges
+    than nodes is solved again, for its jobs and accelerators and only over its pairs.
     """
     jobs, slots = seconds.shape
     edges = scipy.sparse.coo_array(
@@ -200,7 +201,7 @@ def pseudo_forest(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Relaxed
 
 
 class _Bigraph:
-    """The split jobs and the accelerators that serve them: a forest of trees and of trees plus one edge."""
+    """The split jobs and their accelerators: a pseudo-forest, in which each component has at most one cycle."""
 
     def __init__(self, relaxed: Relaxed, split: Ints) -> None:
         self._slots_of: _Neighbours = {job: {} for job in split.tolist()}
@@ -213,7 +214,7 @@ class _Bigraph:
 
     def assignments(self) -> Iterator[tuple[int, int]]:
         """Yield each split job and its accelerator, which no other split job gets."""
-        # Lines 5 to 7.  A job next to a cycle that loses its edge to it may become a leaf and must be a root.
+        # Lines 5 to 7.  A job next to a cycle loses its edge to it, may become a leaf, and so must be a root.
         roots: list[int] = []
         for job, slot in list(self._cycles()):
             yield job, slot
@@ -222,7 +223,7 @@ class _Bigraph:
             for other in self._jobs_of.pop(slot):
                 self._slots_of[other].pop(slot)
                 roots.append(other)
-        # Lines 8 to 14.  Without such a job any job is the root of its tree.
+        # Lines 8 to 14.  In a tree without such a job, any job can be the root.
         seen: set[int] = set()
         for root in [*roots, *self._slots_of]:
             if root in self._slots_of and root not in seen:
@@ -231,7 +232,7 @@ class _Bigraph:
     def _cycles(self) -> Iterator[tuple[int, int]]:
         """Yield the jobs of all cycles, each with the accelerator that follows it in one direction.
 
-        What is left after taking away leaves until there are none is the cycles: each component has at most one.
+        Removing leaves until there are none leaves the cycles, as each component has at most one.
         """
         slots_of = {job: set(slots) for job, slots in self._slots_of.items()}
         jobs_of = {slot: set(jobs) for slot, jobs in self._jobs_of.items()}
@@ -252,7 +253,7 @@ class _Bigraph:
                 job = min(jobs_of[slot] - {job})
 
     def _tree(self, root: int, seen: set[int]) -> Iterator[tuple[int, int]]:
-        """Yield each job below and including `root` with the child that has most of it."""
+        """Yield each job in the tree of `root` with the child accelerator that has its largest share."""
         seen.add(root)
         waiting = [(root, -1)]
         while waiting:
@@ -268,7 +269,7 @@ class _Bigraph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CimParams(Parameters):
-    """Parameters of `cim`, which the other policies of the paper have too."""
+    """Parameters of `cim`, shared by the other policies of the paper."""
 
     method: str = parameter(
         "one-shot",
@@ -276,18 +277,18 @@ class CimParams(Parameters):
         "Algorithm 1 as published, which ends at any feasible vertex, and takes many times as long.",
         choices=["one-shot", "bisection"],
     )
-    #: The paper gives no number.
+    #: The paper does not give a value.
     epsilon: float = parameter(1e-3, "Relative accuracy at which bisection ends; above 0.", min=0.0, above=0.0)
     size_groups: int = parameter(
         1,
-        "Number of equal groups into which a batch is divided by job size; groups of smaller jobs are "
+        "Number of groups of equally many jobs into which a batch is divided by job size; groups of smaller jobs are "
         "planned first, so that they do not wait for the makespan; 1 = no groups.",
         min=1,
     )
 
 
 class Cim(StagedPolicy[CimParams]):
-    """Places by computation alone, shortest first on each accelerator.
+    """Place jobs by computation alone, shortest first on each accelerator.
 
     Inputs, which the model neglects, are sent as soon as possible in the order in which the jobs would start.
     """
@@ -329,14 +330,14 @@ def place(seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Ge
 
 
 def relax(seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Generator) -> Relaxed:
-    """Return the solution of CIM-LP by the method wanted; parameters as in `one_shot`."""
+    """Return the solution of CIM-LP by `params.method`; other parameters as in `one_shot`."""
     if params.method == "bisection":
         return bisection(seconds, ready_s, params.epsilon, rng)
     return one_shot(seconds, ready_s)
 
 
 def free_s(progress: Progress, jobs: Ints) -> Floats:
-    """Return (A,) c_j of section 3.4: earlier jobs are completed, and the batch has arrived."""
+    """Return (A,) c_j of section 3.4, the times when earlier jobs have ended and the batch has arrived."""
     ready_s: Floats = np.maximum(progress.free_s, progress.problem.release_s[jobs].max())
     return ready_s
 

@@ -41,7 +41,7 @@ class NcjmParams(CimParams):
 
 
 class Ncjm(StagedPolicy[NcjmParams]):
-    """Places by computation alone, then sends the input of the job that could start first, first."""
+    """Place jobs by computation alone, then send the inputs in order of the jobs' earliest possible starts."""
 
     name = "ncjm"
     Params = NcjmParams
@@ -52,15 +52,15 @@ class Ncjm(StagedPolicy[NcjmParams]):
 
 
 def plan_both(progress: Progress, jobs: Ints, params: NcjmParams, rng: np.random.Generator) -> None:
-    """Plan a stage of jobs (n,) of which neither phase can be neglected, by Algorithm 4."""
-    # Lines 1 and 2.  Jobs of responders stay at home (section 3.5).
+    """Plan a stage of jobs (n,) by Algorithm 4, if neither computation nor transfer can be neglected."""
+    # Lines 1 and 2.  Jobs of responders stay on their own hosts (section 3.5).
     seconds = np.where(progress.near(jobs), progress.seconds(jobs), np.inf)
     slots = place(seconds, free_s(progress, jobs), params, rng)
     length_s = seconds[np.arange(len(jobs)), slots]
     queues: dict[int, deque[int]] = {}
     for k in np.argsort(length_s if params.order == "shortest" else -length_s, kind="stable").tolist():
         queues.setdefault(int(slots[k]), deque()).append(int(jobs[k]))
-    # Lines 3 to 15.  Earliest starts rise along a queue, so the least of all is at the head of one.
+    # Lines 3 to 15.  Earliest starts increase along a queue, so the smallest of all is at the head of a queue.
     earliest = [(progress.earliest_s(queue[0], slot), slot) for slot, queue in queues.items()]
     heapify(earliest)
     while earliest:
@@ -73,7 +73,7 @@ def plan_both(progress: Progress, jobs: Ints, params: NcjmParams, rng: np.random
 
 
 def _send(progress: Progress, job: int, slot: int, by_s: float, params: NcjmParams) -> None:
-    """Lines 5 to 10 and 13 for one job that could start at `by_s`."""
+    """Plan the transfer of one job that could start at `by_s`: lines 5 to 10 and 13."""
     problem = progress.problem
     if not progress.moves(np.array([job]), slot)[0]:
         return
@@ -87,7 +87,7 @@ def _send(progress: Progress, job: int, slot: int, by_s: float, params: NcjmPara
 class WavesParams(CimParams):
     """Parameters of `waves`."""
 
-    #: The paper knows the types of its jobs and does not say what "negligible" is.
+    #: In the paper the types of jobs are given; it does not define "negligible".
     negligible: float = parameter(
         0.1,
         "A phase of a job is neglected if its shortest duration is at most this share of that of the other phase.",
@@ -97,7 +97,7 @@ class WavesParams(CimParams):
 
 
 class Waves(StagedPolicy[WavesParams]):
-    """Divides each batch by type: computation-intensive jobs first, network-intensive last, each by its algorithm."""
+    """Divide each batch by type: computation-intensive jobs first, network-intensive last, each by its algorithm."""
 
     name = "waves"
     Params = WavesParams
@@ -120,7 +120,7 @@ class Waves(StagedPolicy[WavesParams]):
 
 
 def _quickest_transfer_s(problem: BatchProblem) -> Floats:
-    """Return (J,) the time of each input to the responder where that is least, both links to itself."""
+    """Return (J,) the shortest transfer time of each input to any usable responder, with both links to itself."""
     quickest_s = np.full(problem.jobs, np.inf)
     for slot in range(problem.accelerators):
         able = np.isfinite(problem.seconds[:, slot])

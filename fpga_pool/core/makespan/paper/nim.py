@@ -1,7 +1,7 @@
 """`nim`: network-intensive batches by NIM-OR, model (5) and Algorithm 3 (makespan paper, section 3.2).
 
-`spread` carries its rates out: each transfer has its guaranteed rate, the rest is shared shortest first (end of the
-section).
+`spread` applies the rates: each transfer gets its guaranteed rate, and the residual bandwidth goes to the shortest
+transfers first (end of the section).
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from fpga_pool.core.types import Floats, Ints, floats
 
 #: Residual bandwidth below this share of a link's limit is rounding noise.
 _NOISE = 1e-9
-#: Times and rates closer than this, relatively, are one and the same.
+#: Times and rates with a smaller relative difference than this are equal.
 _SAME = 1e-12
 
 
@@ -25,7 +25,7 @@ _SAME = 1e-12
 
 
 class Flows(NamedTuple):
-    """Transfers that begin together, (n,) each; the guaranteed rates fit the links."""
+    """Transfers that begin together, (n,) each; the guaranteed rates `bps` do not exceed the limits of the links."""
 
     bits: Floats
     requester: Ints
@@ -36,7 +36,7 @@ class Flows(NamedTuple):
 def spread(flows: Flows, egress_bps: Floats, ingress_bps: Floats, begin_s: float, residual: str) -> list[Pieces]:
     """Return the pieces of each transfer; all begin at `begin_s`.
 
-    Limits are (R,) and (H,), inf = none.  `residual` says when bandwidth that is left is given away: "none", "start" or
+    Limits are (R,) and (H,), inf = none.  `residual` determines when residual bandwidth is shared: "none", "start" or
     "always" (see `NimParams`).
     """
     if residual == "none":
@@ -48,7 +48,7 @@ def spread(flows: Flows, egress_bps: Floats, ingress_bps: Floats, begin_s: float
 
 
 class _Running:
-    """Transfers from event to event; one is touched only when its rate changes, so that rounding does not pile up."""
+    """Transfers, simulated event by event; each is updated only on rate changes, so rounding does not accumulate."""
 
     def __init__(self, flows: Flows, egress_bps: Floats, ingress_bps: Floats, begin_s: float) -> None:
         self._flows, self._egress_bps, self._ingress_bps = flows, egress_bps, ingress_bps
@@ -72,7 +72,7 @@ class _Running:
         return [Pieces(*(np.array(column) for column in zip(*pieces, strict=True))) for pieces in self._pieces]
 
     def _share(self) -> None:
-        """Set the rates of all active transfers: what is guaranteed, and what is left to the shortest."""
+        """Set the rates of all active transfers: the guaranteed rates, plus the residual bandwidth to the shortest."""
         active = self._active
         bps = self._flows.bps[active] + _shared(self._flows, active, self._egress_bps, self._ingress_bps)[active]
         changed = np.abs(bps - self._bps[active]) > _SAME * bps
@@ -88,7 +88,7 @@ class _Running:
 
 
 def _shared(flows: Flows, active: Ints, egress_bps: Floats, ingress_bps: Floats) -> Floats:
-    """Return (n,) what the links leave beside the guaranteed rates of `active`, given to these in their order."""
+    """Return (n,) the shares of the residual bandwidth beside the guaranteed rates of `active`, in their order."""
     more_bps = np.zeros(len(flows.bits))
     out_bps = _left(egress_bps, flows.requester[active], flows.bps[active])
     in_bps = _left(ingress_bps, flows.responder[active], flows.bps[active])
@@ -111,7 +111,7 @@ def _left(limit_bps: Floats, link: Ints, bps: Floats) -> Floats:
 
 
 def _last(begin_s: float, bits: float, bps: float) -> Pieces:
-    """Return one piece that carries exactly `bits`, whatever rounding does to its length."""
+    """Return one piece that carries exactly `bits`, whatever the rounding of its length."""
     end_s = max(begin_s + bits / bps, float(np.nextafter(begin_s, np.inf)))
     return Pieces(np.array([begin_s]), np.array([end_s]), np.array([bits / (end_s - begin_s)]))
 
@@ -132,10 +132,10 @@ class NimParams(CimParams):
 
 
 class Nim(StagedPolicy[NimParams]):
-    """Balances the ingress of responders and sends everything at once, at rates that end together.
+    """Balance the ingress of responders and send all inputs at once, at rates that end together.
 
-    Jobs without transfer, and the choice between accelerators of one responder, which the model does not have, go
-    where they would end first.
+    Two decisions are not part of the model: jobs without transfer, and the choice between accelerators of a responder.
+    In both, a job is placed where it would end first.
     """
 
     name = "nim"
@@ -148,7 +148,7 @@ class Nim(StagedPolicy[NimParams]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """Result of Algorithm 3: the responder of each job (n,), a constant rate for it, and when all are sent."""
+    """Result of Algorithm 3: the responder and the constant rate of each job (n,), and the time when all are sent."""
 
     responder: Ints
     bps: Floats
@@ -159,12 +159,12 @@ def algorithm_3(
     bits: Floats, requester: Ints, able: NDArray[np.bool_], egress_bps: Floats, ingress_bps: Floats, params: CimParams,
     rng: np.random.Generator,
 ) -> Rates | None:  # fmt: skip
-    """Return responders and rates, or None where some job finds no bandwidth.
+    """Return responders and rates, or None if there is no bandwidth for some job.
 
-    Jobs have `bits` (n,) above 0, which `requester` (n,) sends, and may go to the responders `able` (n, H).  Limits are
-    (R,) and (H,); 0 = no bandwidth is left, inf = no limit.  `params` and `rng` say how CIM-LP is solved.
+    Jobs have `bits` (n,) above 0, sent by `requester` (n,), and may use the responders in `able` (n, H).  Limits are
+    (R,) and (H,); 0 = no bandwidth is left, inf = no limit.  `params` and `rng` determine how CIM-LP is solved.
     """
-    # Line 1.  NIM-OR needs no linear program: f is the least of what (4a) and (4b) allow; 1 / f in seconds.
+    # Line 1.  NIM-OR needs no linear program: f is the minimum of the limits by (4a) and (4b); 1 / f is in seconds.
     used_bps = ingress_bps[able.any(axis=0)]
     sent_bits = np.bincount(requester, bits, len(egress_bps))
     senders = sent_bits > 0
@@ -189,12 +189,12 @@ def _ingress_s(bits: Floats, able: NDArray[np.bool_], ingress_bps: Floats) -> Fl
 
 
 def plan_transfers(progress: Progress, jobs: Ints, params: NimParams, rng: np.random.Generator) -> None:
-    """Plan a stage of network-intensive jobs (n,); those of responders stay at home (section 3.5)."""
+    """Plan a stage of network-intensive jobs (n,); responders keep their own jobs (section 3.5)."""
     near = progress.near(jobs)
     moving = np.ones(near.shape, np.bool_)
     for slot in range(progress.problem.accelerators):
         moving[:, slot] = progress.moves(jobs, slot)
-    # A job that can be somewhere without a transfer has none.
+    # A job that can run somewhere without a transfer stays there.
     stays = (near & ~moving).any(axis=1)
     sent = jobs[~stays]
     if len(sent):
@@ -206,7 +206,7 @@ def plan_transfers(progress: Progress, jobs: Ints, params: NimParams, rng: np.ra
 def _transfer(
     progress: Progress, jobs: Ints, near: NDArray[np.bool_], params: NimParams, rng: np.random.Generator
 ) -> None:
-    """Plan jobs (n,) that move, each to a responder of the accelerators it may use (n, A)."""
+    """Plan jobs (n,) with transfers, each to a responder with accelerators that it may use, `near` (n, A)."""
     problem = progress.problem
     able = np.zeros((len(jobs), len(problem.ingress_bps)), np.bool_)
     for slot, responder in enumerate(problem.responder.tolist()):
@@ -225,11 +225,11 @@ def _transfer(
 def _better_scheme(
     progress: Progress, jobs: Ints, bits: Floats, able: NDArray[np.bool_], params: NimParams, rng: np.random.Generator
 ) -> tuple[Ints, list[Pieces]]:
-    """Return responders and transfers by the scheme of section 3.4 that ends first, in the order tried on a tie.
+    """Return responders and transfers by the scheme of section 3.4 that ends first; on a tie, the one tried first.
 
-    The second scheme, to begin at once with the bandwidth that earlier transfers leave, is tried in two readings: what
-    they leave over time, and the constant rates of Algorithm 3 on what they leave at all times.  The first scheme is to
-    wait until they have ended.
+    The first scheme waits until earlier transfers have ended.  The second begins immediately with the bandwidth that
+    they leave, and is tried in two variants: using the residual bandwidth as it varies over time, and the constant
+    rates of Algorithm 3 with the bandwidth that is available at all times.
     """
     problem, requester = progress.problem, progress.problem.requester[jobs]
     now_s = float(problem.release_s[jobs].max())
@@ -253,7 +253,7 @@ def _better_scheme(
 def _at_constant_rates(
     bits: Floats, requester: Ints, begin_s: float, limits: tuple[Floats, Floats], rates: Rates, params: NimParams
 ) -> tuple[Ints, list[Pieces]]:
-    """Return responders and transfers of Algorithm 3, from a time on."""
+    """Return responders and transfers of Algorithm 3 from `begin_s` on."""
     flows = Flows(bits, requester, rates.responder, rates.bps)
     return rates.responder, spread(flows, *limits, begin_s, params.residual)
 
@@ -261,7 +261,7 @@ def _at_constant_rates(
 def _fill(
     progress: Progress, jobs: Ints, bits: Floats, able: NDArray[np.bool_], params: NimParams, rng: np.random.Generator
 ) -> tuple[Ints, list[Pieces]]:
-    """Return responders balanced by model (5) and transfers that fill what earlier ones leave, shortest first."""
+    """Return responders balanced by model (5), and transfers in the residual bandwidth, shortest first."""
     problem, residual = progress.problem, progress.residual.copy()
     now_s = float(problem.release_s[jobs].max())
     taken_s = residual.ingress_taken_s(now_s)
@@ -275,7 +275,7 @@ def _fill(
 
 
 def _first(progress: Progress, job: int, slots: Ints, arrives_s: float) -> int:
-    """Return the accelerator that would end the job first; of equals, the one of lowest index."""
+    """Return the accelerator that would end the job first; ties go to the lowest index."""
     seconds = progress.problem.seconds[job]
     ends_s = [max(progress.earliest_s(job, slot), arrives_s) + seconds[slot] for slot in slots.tolist()]
     return int(slots[np.argmin(ends_s)])

@@ -1,1 +1,1 @@
-"""Improved or proven plans: the portfolio behind `makespan`, local search, exact models."""
+"""Improved or proven plans: the portfolio behind the policy `makespan`, local search, and exact models."""

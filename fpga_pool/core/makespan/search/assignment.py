@@ -1,13 +1,13 @@
 """Assignment of jobs to unrelated machines, R||Cmax: CIM of the makespan paper (3.1), and NIM (3.2) as a special case.
 
-Prices of the machines from the dual of CIM-LP make each job choose where it costs least; a cap on the load keeps the
-balance.  With many jobs that alone ends within half a percent of the bound, without a linear programme, because small
-jobs fill what large ones leave.  Ruin and recreate continues from there.
+Each job takes the machine where it costs least at prices from the dual of CIM-LP; a cap on the load keeps the machines
+balanced.  With many jobs this alone is within half a percent of the bound, without a linear program, because small jobs
+fill the gaps of large ones.  Ruin and recreate improves the result.
 
-Where only the network takes time, machines are responders.  At constant rates s_i / T all inputs end together
-(Theorem 2), so a placement counts by its largest load of a link, and egress loads do not depend on it: what is left is
-to balance ingress (model (5)).  On uniform machines the solution of the linear programme is known, and it says nothing
-about whole jobs, so none is solved.
+If only the network takes time, the machines are the responders.  At constant rates s_i / T all inputs end together
+(Theorem 2), so the largest load of a link determines the makespan.  Egress loads do not depend on the placement, so the
+task is to balance ingress (model (5)).  On uniform machines the solution of the linear program is known but does not
+help to place whole jobs, so none is solved.
 """
 
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_networ
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
-#: Caps that are tried, relative to the bound; the best cap is rarely further away where there are many jobs.
+#: Load caps to try, as relative excess over the bound; with many jobs the best cap is rarely larger.
 _CAPS = (0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.013, 0.016, 0.02, 0.03, 0.05)
-#: Looking at more pairs than this takes so long that caps are tried only while they help.
+#: Above this number of pairs, caps are tried only while they help, as each takes long.
 _MANY_PAIRS = 5_000_000
-#: Shares of the way from the bound to the best makespan at which a machine counts as overloaded: where the first leads
-#: no further, the search begins again at the best with the next.
+#: Shares of the way from the bound to the best makespan above which a machine counts as overloaded.  When one brings no
+#: more improvement, the search restarts from the best assignment with the next.
 _AMBITIONS = (0.9, 0.95, 0.98)
-#: Steps of ruin and recreate between two looks at the budget, and steps without success that end the search: this
-#: many, and per job.
+#: Steps of ruin and recreate between two checks of the budget, and the steps without success that end the search: a
+#: constant, and per job.
 _STEPS, _PATIENCE, _PATIENCE_PER_JOB = 100, 200, 20
-#: Relative noise on prices where whole placements are repeated.
+#: Relative noise on prices when whole placements are repeated.
 _NOISE = 0.001
 
 
@@ -41,7 +41,7 @@ class Assignment:
 
     @property
     def longest_s(self) -> float:
-        """When the last machine is done."""
+        """The completion time of the last machine."""
         return float(self.load_s.max(initial=0.0))
 
 
@@ -62,8 +62,8 @@ def improve(
 ) -> Assignment:
     """Search for a shorter assignment than `start` until the budget is spent or `enough_s` is reached.
 
-    `seconds` (J, M) are inf where a job cannot run; `order` (J,) has the largest job first; machines become free at
-    `ready_s` (M,), and have a price per second `prices` (M,): those that prove the bound are best.
+    `seconds` (J, M) is inf if a job cannot run; `order` (J,) has the largest job first; machines become free at
+    `ready_s` (M,) and have `prices` (M,) per second, of which those that prove the bound are best.
     """
     prices = np.maximum(prices, 1e-6 * prices.max(initial=0.0))
     best = _best_cap(seconds, order, ready_s, prices, start, enough_s, budget)
@@ -148,7 +148,7 @@ def _fill(seconds: Floats, order: Ints, prices: Floats, cap_s: float, ready_s: F
 
 
 def is_network_bound(problem: BatchProblem) -> bool:
-    """Return whether nothing computes, and nothing else than bandwidth has to be waited for."""
+    """Return whether no job takes time to compute, and jobs wait for nothing but bandwidth."""
     waits = problem.release_s.any() or problem.load_s.any() or (problem.group != problem.group[:1]).any()
     longest_s = problem.seconds.max(initial=0.0)
     computes = longest_s > 0.0 if np.isfinite(longest_s) else problem.seconds.any(where=np.isfinite(problem.seconds))
@@ -158,7 +158,7 @@ def is_network_bound(problem: BatchProblem) -> bool:
 def place_for_network(
     problem: BatchProblem, bound_s: float, gap: float, budget: Budget, rng: np.random.Generator
 ) -> Ints:
-    """Return the accelerator of each job (J,) with the ingress balanced, within `gap` of the bound if possible."""
+    """Return (J,) the accelerator of each job, with balanced ingress; within `gap` of the bound if possible."""
     hosts = np.unique(problem.responder)
     seconds = _ingress_s(problem, hosts)
     fastest_s = seconds.min(axis=1)
@@ -174,7 +174,7 @@ def place_for_network(
 
 
 def constant_rates(problem: BatchProblem, accelerator: Ints) -> Transfers:
-    """Move all inputs from the start to the same end, each at its constant rate."""
+    """Transfer all inputs from time 0 to a common end, each at a constant rate."""
     jobs = np.flatnonzero(moves_over_network(problem, accelerator))
     bits = 8.0 * problem.input_bytes[jobs]
     requester, responder = problem.requester[jobs], problem.responder[accelerator[jobs]]
@@ -190,7 +190,7 @@ def constant_rates(problem: BatchProblem, accelerator: Ints) -> Transfers:
 
 
 def _ingress_s(problem: BatchProblem, hosts: Ints) -> Floats:
-    """Return (J, hosts) how long each input keeps the ingress of each responder busy; inf = cannot run there."""
+    """Return (J, hosts) the seconds for which each input occupies the ingress of each responder; inf = cannot run."""
     sends_s = 8.0 * problem.input_bytes[:, None] / problem.ingress_bps[hosts]
     if (problem.local_host >= 0).any():
         sends_s[problem.local_host[problem.requester][:, None] == hosts] = 0.0
@@ -202,7 +202,7 @@ def _ingress_s(problem: BatchProblem, hosts: Ints) -> Floats:
 
 
 def _accelerators(problem: BatchProblem, hosts: Ints, best: Assignment) -> Ints:
-    """Deal the jobs of each responder to its accelerators that are ready first; others go where they can run."""
+    """Deal the jobs of each responder to its accelerators that are ready first, or else to one that can run them."""
     slots = np.lexsort((problem.ready_s, problem.responder))
     column = np.searchsorted(hosts, problem.responder[slots])
     first = np.searchsorted(column, np.arange(len(hosts)))

@@ -1,4 +1,4 @@
-"""Jobs leave the accelerator that ends last: as few changes as will do to a plan that was good before."""
+"""Rebalancing: move jobs away from the accelerator that ends last, with few changes to a plan that was good before."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,22 +7,22 @@ from fpga_pool.core.makespan.execution import Schedule
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
-#: A step must shorten what it changes by this share at least, so that rounding cannot go on for ever.
+#: A step must shorten the makespan by at least this share, so that rounding cannot cause an endless loop.
 _LEAST = 1e-9
-#: How many accelerators take part in wider changes, one after the other.
+#: Numbers of accelerators in the wider changes, which are tried in this order.
 _WIDTHS = (8, 32, 128, 512)
-#: Cost of a pair in one step in units of pairs in the compiled loops, by which work is counted.
+#: Cost of a pair in one step, in pairs of the compiled loops, the unit of work.
 _PAIR_COST = 20
 
 
 def balance(
     problem: BatchProblem, start: Schedule, movable: NDArray[np.bool_], enough_s: float, budget: Budget
 ) -> Ints:
-    """Return an accelerator for each job (J,): moves and exchanges of `movable` (J,) jobs, then wider changes.
+    """Return (J,) the accelerator of each job after moves and exchanges of `movable` (J,) jobs, then wider changes.
 
-    When queues end is estimated: an input that moves is taken to have all bandwidth to itself, and a job that leaves to
-    take the wait for it along.  The caller computes all times, and compares with `start`.  A makespan of `enough_s`
-    ends the search.
+    The ends of queues are estimates: a moving input is assumed to have all bandwidth to itself, and if a job leaves a
+    queue, so does the wait for its input.  The caller computes the exact times and compares with `start`.  The search
+    ends at a makespan of `enough_s`.
     """
     best = _queues(problem, start, movable)
     best.descend(enough_s, budget)
@@ -50,7 +50,7 @@ def _queues(problem: BatchProblem, start: Schedule, movable: NDArray[np.bool_]) 
 
 
 class _Queues:
-    """Where jobs run (J,), what each adds to its queue, waiting included (J,), and when queues end (A,)."""
+    """Accelerators of the jobs (J,), seconds that each adds to its queue including waits (J,), ends of queues (A,)."""
 
     def __init__(
         self, problem: BatchProblem, movable: NDArray[np.bool_], accelerator: Ints, own_s: Floats, end_s: Floats
@@ -60,17 +60,17 @@ class _Queues:
 
     @property
     def last(self) -> int:
-        """The accelerator that ends last; what only ends what it computes now is no part of the plan."""
+        """The accelerator that ends last, of those with jobs of the plan; running jobs are not part of the plan."""
         used = np.bincount(self.accelerator, minlength=len(self._end_s)) > 0
         return int(np.argmax(np.where(used, self._end_s, -np.inf)))
 
     @property
     def longest_s(self) -> float:
-        """When it ends."""
+        """The time when that accelerator ends."""
         return float(self._end_s[self.last])
 
     def descend(self, enough_s: float, budget: Budget) -> None:
-        """Move or exchange jobs of the accelerator that ends last, as long as that helps."""
+        """Move or exchange jobs of the accelerator that ends last, while that helps."""
         while budget.allows():
             last = self.last
             rows = np.flatnonzero(self._movable & (self.accelerator == last))
@@ -85,7 +85,7 @@ class _Queues:
                 break
 
     def rebuilt(self, width: int, budget: Budget) -> "_Queues":
-        """Return what becomes of the last accelerator and the `width` best for its jobs if all on them move again."""
+        """Return the queues after placing all movable jobs of `last` and the `width` best accelerators again."""
         problem, jobs, last = self._problem, np.flatnonzero(self._movable), self.last
         rows = jobs[self.accelerator[jobs] == last]
         if len(rows) == 0:
@@ -108,7 +108,7 @@ class _Queues:
         return _Queues(problem, self._movable, accelerator, own_s, end_s)
 
     def _move(self, rows: Ints, last: int) -> bool:
-        """Move one of the jobs `rows` (n,) from accelerator `last` to where both end soonest; False if none helps."""
+        """Move one of the jobs `rows` (n,) from `last` so that both accelerators end soonest; False if none helps."""
         problem, end_s = self._problem, self._end_s
         there_s = np.maximum(end_s, earliest_arrivals_s(problem, rows)) + problem.seconds[rows]
         there_s += _loads_s(problem, rows)
@@ -146,7 +146,7 @@ class _Queues:
 
 
 def _loads_s(problem: BatchProblem, rows: Ints) -> Floats:
-    """Return (n, A) the time to load a function that is not what an accelerator holds now."""
+    """Return (n, A) the load time of each job's function; 0 if the accelerator holds it now."""
     if not problem.load_s.any():
         return np.zeros((1, 1))
     loads_s: Floats = np.where(problem.function[rows, None] != problem.loaded, problem.load_s, 0.0)
@@ -154,7 +154,7 @@ def _loads_s(problem: BatchProblem, rows: Ints) -> Floats:
 
 
 def earliest_arrivals_s(problem: BatchProblem, jobs: Ints) -> Floats:
-    """Return (n, A) when the inputs of `jobs` (n,) could be at each accelerator with all bandwidth to themselves."""
+    """Return (n, A) the times when inputs of `jobs` (n,) would arrive if each had all bandwidth to itself."""
     requester = problem.requester[jobs, None]
     best_bps = np.minimum(problem.egress_bps[requester], problem.ingress_bps[problem.responder])
     alone_s = np.where(

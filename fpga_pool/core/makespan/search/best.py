@@ -1,4 +1,4 @@
-"""`makespan`, the default batch policy: the shortest plan that a given effort finds, with a proven bound."""
+"""`makespan`, the default batch policy: the shortest plan found with a given effort, and a proven lower bound."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -29,34 +29,34 @@ from fpga_pool.core.parameters import Parameters, parameter
 from fpga_pool.core.policy import BatchPolicy, PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
-#: Up to here, in jobs and in pairs of job and accelerator, all policies together take some tenths of a second at most.
+#: Up to these numbers of jobs and of job-accelerator pairs, all policies together take at most some tenths of a second.
 SMALL_JOBS, SMALL_PAIRS = 300, 10_000
-#: From here on, in pairs, the linear programs of some take many seconds.
+#: Above this number of pairs, the linear programs of some policies take many seconds.
 LARGE_PAIRS = 500_000
-#: Effort from which on the plans of other policies are looked at, however near the bound ours is.
+#: From this effort on, the plans of other policies are tried even if our plan is close to the bound.
 THOROUGH_EFFORT = 300
-#: Relative to the bound: where they are looked at before the search if seconds are limited, and where they are not
-#: looked at any more with less effort, unless the batch is small.
+#: Makespan relative to the bound: above the first, other policies are tried before the search if time is limited; below
+#: the second, they are not tried with less effort than that, unless the batch is small.
 _FAR, _NEAR = 1.3, 1.02
-#: What is as near to the bound is at it.
+#: A makespan within this relative distance of the bound counts as equal to it.
 _NOISE = 1e-9
-#: Share of the seconds in which the search may begin a step; the rest is for that step and for writing the plan down.
+#: Share of the time limit in which the search may begin a step; the rest is for that step and for writing the plan.
 _SEARCHING = 0.85
-#: The same where plans are made backwards: that search keeps what its last step takes by itself.
+#: The same for planning in reversed time, a search that itself reserves the time for its last step.
 _BACKWARDS = 0.93
-#: Share of the seconds that other policies may take before the search.
+#: Share of the time limit that other policies may take before the search.
 _PORTFOLIO_FIRST = 0.5
-#: Without such a limit: pairs up to which they are looked at, per unit of effort.
+#: Without a time limit: pairs per unit of effort up to which other policies are tried.
 _PORTFOLIO_PAIRS = 500
-#: Share of what is left that goes into other orders of a placement, where results flow back; what one costs; and how
-#: many are tried at most.
+#: If results are sent back: the share of the remaining budget for trying other orders of a placement, the work per job
+#: to try one, and the most orders to try.
 _REORDERING, _PAIRS_PER_ORDERED_JOB, _ORDERS = 0.5, 10_000, 60
 
 
-#: Ingress of a responder relative to the bound, where plans are made forwards only.
+#: Ingress caps of a responder relative to the bound, if plans are made in forward time only.
 _INGRESS_CAPS = (1.0, 1.03, 0.97, 1.06)
 
-#: Work to search again around what is under way: it is done again and again.
+#: Effort of a search when re-planning, which happens often.
 _REPLAN_EFFORT = 20
 
 
@@ -64,23 +64,23 @@ _REPLAN_EFFORT = 20
 class MakespanParams(Parameters):
     """Parameters of `makespan`."""
 
-    #: About a third of a second of search for 1000 jobs on 100 accelerators, after which little more is found.
+    #: The default takes about a third of a second for 1000 jobs on 100 accelerators; more effort improves little.
     effort: int = parameter(
         THOROUGH_EFFORT, "Search effort in millions of job-accelerator pairs; results are reproducible.", min=0
     )
     time_limit_s: float = parameter(0.0, "Search time in seconds instead, if a clock is given; 0 = by effort.", min=0.0)
-    #: Differences below this are not distinguished from optimal by the benchmarks of this package.
+    #: The benchmarks of this package count plans with a smaller gap than the default as optimal.
     gap: float = parameter(1e-5, "Relative gap to the proven bound at which the search ends.", min=0.0)
 
 
 class Makespan:
-    """Picks by itself among compute-bound, network-bound and joint planning; anytime.
+    """Anytime policy that chooses automatically among compute-bound, network-bound and joint planning.
 
-    No other policy of this package has a shorter plan of a small batch (`SMALL_JOBS`, `SMALL_PAIRS`): the
-    plans of all others are looked at, unless ours is at its bound.  Up to half a million pairs of job and accelerator
-    that holds but for `gap` where the search is limited by an effort of `THOROUGH_EFFORT` or more.  With less effort,
-    or where seconds are limited, the plans of the others are looked at while ours is more than 2 % above the bound: up
-    to 500 pairs per unit of effort, or within the seconds.
+    No other policy of this package makes a shorter plan of a small batch (`SMALL_JOBS`, `SMALL_PAIRS`): the plans of
+    all others are tried, unless ours reaches the bound.  Up to half a million job-accelerator pairs the same holds, up
+    to `gap`, if the search is limited by an effort of at least `THOROUGH_EFFORT`.  With less effort, or limited time,
+    the plans of the others are tried while ours is more than 2 % above the bound: up to 500 pairs per unit of effort,
+    or within the time limit.
     """
 
     name = "makespan"
@@ -95,7 +95,7 @@ class Makespan:
         self._params, self._clock, self._share = params or MakespanParams(), clock, share
 
     def searching(self, effort: int | None, time_limit_s: float | None, clock: Clock) -> "Makespan":
-        """Return this policy with another budget: of work, or of seconds by `clock`; as before where both are None."""
+        """Return this policy with another budget of work, or of seconds by `clock`; unchanged if both are None."""
         if effort is not None:
             params, clocks = replace(self._params, effort=effort, time_limit_s=0.0), None
         else:
@@ -103,21 +103,21 @@ class Makespan:
         return Makespan(params, clocks)
 
     def sparing(self, share: float) -> "Makespan":
-        """Return this policy with so little effort that planning takes at most about a share of what a batch does.
+        """Return this policy with the effort limited so that planning takes at most about a `share` of a batch's time.
 
-        A batch that is over in a moment gets `greedy_plan`.
+        Very short batches are planned by `greedy_plan`.
         """
         return Makespan(self._params, self._clock, share)
 
     def prepare(self) -> None:
-        """Compile what planning needs, or load it from the cache of an earlier run."""
+        """Compile the code that planning needs, or load it from the cache of an earlier run."""
         import scipy.optimize
         import scipy.sparse.csgraph  # noqa: F401  (the relaxation's)
 
         prepare_loops()
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
-        """Plan the batch; deterministic where the search is limited by effort."""
+        """Plan the batch; deterministic if the search is limited by effort."""
         if self._share == 0.0:
             return plan(view, self._params, rng, self._clock)
         effort = fitting_effort(view, self._share, self._params.effort)
@@ -126,7 +126,7 @@ class Makespan:
         return plan(view, replace(self._params, effort=effort), rng, self._clock)
 
     def replan(self, underway: Underway, state: PolicyState, rng: np.random.Generator) -> Replan | None:
-        """Plan what does not compute yet again, as far as that pays; see `replan`.  None where a glance says no."""
+        """Plan the jobs that have not started again if that pays off (see `replan`); None if it clearly does not."""
         effort = self._params.effort
         if self._share > 0.0:
             if over_in_a_moment(underway.problem, self._share):
@@ -143,10 +143,10 @@ def plan(
     rng: np.random.Generator | None = None,
     clock: Clock | None = None,
 ) -> BatchPlan:
-    """Return the shortest plan found for a batch, with the bound that no plan can be below.
+    """Return the shortest plan found for a batch, with a proven lower bound.
 
-    `params` say how long to search, and how near the bound is near enough.  Without `rng` the seed is 0; `clock`
-    returns seconds by any steady clock, and is needed for `time_limit_s`.
+    `params` limits the search and sets the gap at which it ends.  Without `rng` the seed is 0; `clock` returns the
+    seconds of any monotonic clock and is required for `time_limit_s`.
     """
     params = params or MakespanParams()
     if problem.jobs == 0:
@@ -157,7 +157,7 @@ def plan(
 
 
 class _Search:
-    """Takes schedules from one planner after the other until one is as short as the bound allows."""
+    """Tries one planner after the other until a schedule reaches the bound."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class _Search:
         self._best: Schedule | None = None
         self._bound = simple_bound(problem)
         self._prices: Floats | None = None
-        #: Of results, where there are any.
+        #: Lower bound on the arrival of the last result; 0 without results.
         self._completion_bound_s = 0.0
 
     def run(self) -> BatchPlan:
@@ -187,7 +187,7 @@ class _Search:
         return as_plan(self._problem, best, self._bound, Makespan.name)
 
     def _shortest(self, schedules: Iterator[Schedule], gap: float) -> Schedule:
-        """Take schedules until one is as short as the bound allows, but for a relative gap."""
+        """Return the shortest schedule; stop at the first one within a relative `gap` of the bound."""
         for found in schedules:
             if self._best is None or found.completion_s < self._best.completion_s:
                 self._best = found
@@ -197,7 +197,7 @@ class _Search:
         return self._best
 
     def _within(self, ratio: float) -> bool:
-        """Return whether the best makespan is at most that much above the bound."""
+        """Return whether the best completion time is at most `ratio` times the bound."""
         bound_s = max(self._bound.seconds, self._completion_bound_s)
         return self._best is not None and self._best.completion_s <= bound_s * ratio
 
@@ -216,7 +216,7 @@ class _Search:
             yield from self._joint()
 
     def _there_and_back(self) -> Iterator[Schedule]:
-        """Place for inputs alone, then backwards for results alone; let both flow, in several orders."""
+        """Place jobs for inputs alone, then, in reversed time, for results alone; send both in several orders."""
         problem = self._problem
         there = _Search(there_only(problem), self._params, self._budget.part(0.5), self._rng)
         found = there._shortest(there._there(), self._params.gap)
@@ -228,7 +228,7 @@ class _Search:
         yield from self._in_orders(found.accelerator, np.argsort(-found.start_s, kind="stable"))
 
     def _in_orders(self, accelerator: Ints, planned: Ints) -> Iterator[Schedule]:
-        """Let inputs and results flow in several orders, and improve the best of them."""
+        """Yield schedules of a placement for several orders of inputs and results, then improvements of the best."""
         problem, shortest, budget = self._problem, None, self._budget.part(_REORDERING)
         for order in orders(problem, accelerator, planned):
             found = self._sent(accelerator, order)
@@ -278,7 +278,7 @@ class _Search:
             yield from self._capped()
 
     def _capped(self) -> Iterator[Schedule]:
-        """Place ahead with ingress balanced, more or less strictly."""
+        """Yield schedules placed in forward time with ingress balanced more or less strictly."""
         for cap in _INGRESS_CAPS:
             if not self._budget.allows():
                 break
@@ -286,7 +286,7 @@ class _Search:
             yield self._forwards(place(self._problem, self._order, cap * self._bound.seconds))
 
     def _improved(self, best: Schedule) -> Schedule:
-        """Change jobs of a schedule one by one, in forward time."""
+        """Improve a schedule by local search in forward time, which changes one or two jobs at a time."""
         search = LateAcceptance(self._problem, self._sent, self._budget, self._rng)
         enough_s = max(self._bound.seconds, self._completion_bound_s) * (1 + self._params.gap)
         return search.run(best.accelerator, best.start_s, enough_s)
@@ -298,14 +298,14 @@ class _Search:
         return schedule(problem, accelerator, self._order, constant_rates(problem, accelerator))
 
     def _assigned(self, start: Assignment, budget: Budget) -> Schedule:
-        """Balance compute alone."""
+        """Return a schedule with balanced compute, ignoring the network."""
         problem, prices = self._problem, self._price()
         enough_s = self._bound.seconds * (1 + self._params.gap)
         best = improve(problem.seconds, self._order, problem.ready_s, prices, start, enough_s, budget, self._rng)
         return self._forwards(best.machine)
 
     def _forwards(self, accelerator: Ints) -> Schedule:
-        """Send the longest tail first; on each slot, jobs of one function follow each other where loads take time."""
+        """Return the schedule that sends the longest tail first; if loads take time, slots run jobs by function."""
         problem, order = self._problem, self._order
         if problem.load_s.any():
             cold = problem.function != problem.loaded[accelerator]
@@ -313,7 +313,7 @@ class _Search:
         return self._sent(accelerator, order)
 
     def _sent(self, accelerator: Ints, order: Ints) -> Schedule:
-        """Let all happen in an order: transfers, and jobs on each slot."""
+        """Return the schedule of a placement (J,) if transfers and jobs are processed in `order` (J,)."""
         transfers = transmit(self._problem, accelerator, order)
         return schedule(self._problem, accelerator, order, transfers)
 
@@ -325,7 +325,7 @@ class _Search:
             yield schedule(problem, found.accelerator, found.order, found.transfers)
 
     def _price(self) -> Floats:
-        """Return the prices of compute, and raise the bound by them once."""
+        """Return the prices of compute; the first call also raises the bound."""
         if self._prices is None:
             at_most_s = self._best.makespan_s if self._best else np.inf
             compute = compute_bound(self._problem, at_most_s)
@@ -335,30 +335,30 @@ class _Search:
 
 
 def _nothing_to_do() -> Schedule:
-    """Return the schedule of no jobs."""
+    """Return an empty schedule."""
     none, whole = np.zeros(0), np.zeros(0, np.int64)
     return Schedule(whole, none, Segments(whole, none, none, none), 0.0)
 
 
 def _only_computes(problem: BatchProblem) -> bool:
-    """Return whether nothing has to be waited for but accelerators."""
+    """Return whether jobs wait for nothing but accelerators."""
     waits = problem.release_s.any() or problem.load_s.any()
     limited = np.isfinite(problem.egress_bps).any() or np.isfinite(problem.ingress_bps).any()
     return not waits and not (limited and problem.input_bytes.any())
 
 
-# ---- The other batch policies, asked for their plan where it might be shorter
+# ---- The other batch policies, whose plans might be shorter
 
 
 class _Portfolio:
-    """Asks one policy after the other, each once, the quickest first."""
+    """Runs the other policies one after the other, each once, the fastest first."""
 
     def __init__(self, problem: BatchProblem, rng: np.random.Generator) -> None:
         self._problem, self._rng = problem, rng
         self._left = _others()
 
     def schedules(self, wanted: Callable[[], bool]) -> Iterator[Schedule]:
-        """Yield their schedules as long as they are wanted."""
+        """Yield their schedules while `wanted` returns true."""
         while wanted() and (policy := next(self._left, None)) is not None:
             found = policy.decide(self._problem, None, 0.0, self._rng)
             segments = Segments(found.segment_job, found.segment_begin_s, found.segment_end_s, found.segment_bps)
@@ -367,7 +367,7 @@ class _Portfolio:
 
 
 def _others() -> Iterator[BatchPolicy]:
-    """Yield all policies; the linear programs of the last four take long to import, and are rarely needed."""
+    """Yield all policies; the last four are imported late, as their linear programs take long and are rarely needed."""
     yield from (Ect(), Ljf(), Sjf())
     from fpga_pool.core.makespan.paper.nim import Nim
 
@@ -381,5 +381,5 @@ def _others() -> Iterator[BatchPolicy]:
 
 
 def _are_fast(problem: BatchProblem) -> bool:
-    """Return whether asking all of them takes next to no time."""
+    """Return whether running all other policies takes almost no time."""
     return problem.seconds.size <= SMALL_PAIRS and problem.jobs <= SMALL_JOBS

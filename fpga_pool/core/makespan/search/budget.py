@@ -1,16 +1,16 @@
-"""Limits of a search: in seconds by a clock that the caller gives, or in units of work."""
+"""Limits of a search: in seconds, measured by the caller's clock, or in units of work."""
 
 from collections.abc import Callable
 from math import inf
 
-#: Looked-at pairs of job and accelerator, in one unit of work: about a millisecond where the search is compiled.
+#: Job-accelerator pairs evaluated per unit of work, which takes about a millisecond in compiled code.
 PAIRS_PER_UNIT = 1_000_000
 
 Clock = Callable[[], float]
 
 
 class Budget:
-    """What is left to search.  By work it is the same on every machine, and so is the result."""
+    """The remaining budget of a search.  A budget in units of work gives the same result on every machine."""
 
     def __init__(self, *, effort: float, time_limit_s: float = 0.0, clock: Clock | None = None) -> None:
         if time_limit_s > 0 and clock is None:
@@ -22,16 +22,16 @@ class Budget:
 
     @property
     def is_timed(self) -> bool:
-        """Whether seconds are limited instead of work."""
+        """Whether time is limited instead of work."""
         return self._clock is not None
 
     @property
     def left_s(self) -> float:
-        """Seconds left; infinite where work is limited instead."""
+        """Seconds left; infinite if work is limited instead."""
         return self._end_s - self._clock() if self._clock else inf
 
     def part(self, share: float) -> "Budget":
-        """Return a budget of that share of what is left; what is spent from it is spent from this one too."""
+        """Return a budget for a share of the remaining one; work spent from it is also spent from this one."""
         part = Budget(effort=share * self._left / PAIRS_PER_UNIT)
         part._clock, part._parent = self._clock, self
         if self._clock is not None:
@@ -40,7 +40,7 @@ class Budget:
         return part
 
     def prolonged(self, seconds: float) -> "Budget":
-        """Return a budget of this many more seconds; this one if work is limited."""
+        """Return a budget that ends `seconds` later; this budget itself if work is limited."""
         if self._clock is None:
             return self
         longer = Budget(effort=0)
@@ -48,11 +48,11 @@ class Budget:
         return longer
 
     def spend(self, pairs: float) -> None:
-        """Account for work done."""
+        """Account for work done: `pairs` evaluated."""
         self._left -= pairs
         if self._parent is not None:
             self._parent.spend(pairs)
 
     def allows(self) -> bool:
-        """Return whether there is any left."""
+        """Return whether any budget is left."""
         return self._left > 0 if self._clock is None else self._clock() < self._end_s

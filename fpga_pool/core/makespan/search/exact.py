@@ -14,20 +14,21 @@ from fpga_pool.core.types import BatchPlan, BatchProblem
 
 
 class Exact(ExactPolicy):
-    """A reference for the other policies: solves mixed integer programmes, for as long as that takes.
+    """A reference for the other policies that solves mixed integer programs, however long that takes.
 
-    It begins with the plan of `makespan`, and looks for a shorter one until it is proven that there is none, but for
-    `gap`, or the time is over: then it returns the best plan found and what is proven of all.
+    It begins with the plan of `makespan` and searches for shorter ones until the best is proven optimal, up to `gap`,
+    or the limit is reached.  It returns the best plan found and the proven lower bound.
     """
 
     def prepare(self) -> None:
-        """Compile what the first plan needs, or load it."""
+        """Compile the code that the first plan needs, or load it from the cache."""
         Makespan().prepare()
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
-        """Plan the batch; deterministic where the search is limited by effort.
+        """Plan the batch; deterministic if the search is limited by effort.
 
-        ValueError where the batch has several fairness groups or results, or is too large, or no solver is installed.
+        Raises ValueError if the batch has several fairness groups or has results, is too large, or if no solver is
+        installed.
         """
         _require_modelled(view)
         self._params.require_few(unknowns(view))
@@ -40,7 +41,7 @@ class Exact(ExactPolicy):
         found = search(view, horizon_s, self._limits(horizon_s), known.lower_bound_s)
         bound_s = min(found.bound_s, horizon_s * (1 - self._params.gap))
         if view.head_start_s > 0 and view.load_s.any():
-            bound_s = known.lower_bound_s  # the programmes let loads begin at time 0, in a pool they begin before
+            bound_s = known.lower_bound_s  # the programs let loads begin at time 0, but a pool begins them earlier
         if found.schedule is None or found.schedule.makespan_s >= horizon_s:
             best = replace(known, policy=self.name, lower_bound_s=max(known.lower_bound_s, bound_s))
         else:
@@ -51,7 +52,7 @@ class Exact(ExactPolicy):
 
 
 def _require_modelled(problem: BatchProblem) -> None:
-    """Raise a ValueError where a batch has what the programmes do not know."""
+    """Raise a ValueError if a batch has features that the programs do not model."""
     if (problem.group != problem.group[:1]).any():
         raise ValueError(
             "group: more than one fairness group, whose order the makespan does not determine; plan each separately"

@@ -1,8 +1,9 @@
-"""The batch problem as mixed integer programmes, to be read beside makespan paper: models (1), (3) and (6), joined.
+"""The batch problem as mixed integer programs: models (1), (3) and (6) of the makespan paper, combined.
 
-Times are shares of a horizon, which no plan that is looked for exceeds, and inputs are shares of themselves, so that
-all coefficients are near 1.  Where the models of the paper need a placement (6) or nothing but one resource (1, 3),
-these place, order and time together, and know all of the problem format but groups and results.
+Times are shares of a horizon, which the plans searched for do not exceed, and transfers are shares of the inputs, so
+that all coefficients are near 1.  The models of the paper require a given placement (6) or cover only one resource
+(1, 3).  These decide placement, order and times together, and support the whole problem format except groups and
+results.
 """
 
 from collections import defaultdict
@@ -24,20 +25,20 @@ if TYPE_CHECKING:
 
 #: Shares below this are rounding.
 _NOISE = 1e-9
-#: How much longer the replay of a plan may take by rounding.
+#: Relative increase of the makespan in a replay of a plan that is attributed to rounding.
 _REPLAYED = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best schedule found, None where there is none within the horizon, and what none can be below."""
+    """The best schedule found, None if there is none within the horizon, and a proven lower bound."""
 
     schedule: Schedule | None
     bound_s: float
 
 
 def is_balance(problem: BatchProblem) -> bool:
-    """Return whether only the loads of accelerators, or of links, count: no job waits for another one's input."""
+    """Return whether only the loads of accelerators or of links matter, as no job waits for another one's input."""
     if problem.release_s.any():
         return False
     if not _moves(problem).any():
@@ -46,16 +47,16 @@ def is_balance(problem: BatchProblem) -> bool:
 
 
 def unknowns(problem: BatchProblem) -> int:
-    """Return how many whole numbers there are to find."""
+    """Return the number of integer variables."""
     pairs = int(np.isfinite(problem.seconds).sum())
     return pairs if is_balance(problem) else pairs * problem.jobs
 
 
 def balance(problem: BatchProblem, horizon_s: float, limits: Limits, known_s: float) -> Best:
-    """Place jobs so that the most loaded accelerator or link has least to do: models (1) and (3).
+    """Place jobs so that the load of the busiest accelerator or link is minimal: models (1) and (3).
 
-    By Theorem 2 all inputs may as well end together at constant rates, so that only the loads of links count.
-    Jobs of a function follow each other, those of the function that is loaded first.
+    By Theorem 2 all inputs can end together at constant rates without loss, so only the loads of links count.
+    Each slot runs its jobs function by function, first those of the loaded function.
     """
     model, on, makespan = _placement("balance", problem, horizon_s, limits, known_s, 1)
     x = {pair: places[0] for pair, places in on.items()}
@@ -78,16 +79,16 @@ def balance(problem: BatchProblem, horizon_s: float, limits: Limits, known_s: fl
 
 
 def sequence(problem: BatchProblem, horizon_s: float, limits: Limits, known_s: float) -> Best:
-    """Place and order jobs, and send their inputs: model (6) with the placement free.
+    """Place and order jobs, and plan the transfers: model (6) with a free placement.
 
-    Between two starts of computation, and the releases between these, rates may as well be constant.  So unknown are
-    which job is the k-th to start and where, when that is, and how much of each input is sent in each interval.
+    Between two starts of computation, and the releases between these, rates can be constant without loss.  So the
+    unknowns are which job starts as the k-th, where and when, and how much of each input is sent in each interval.
     """
     return _Sequence(problem, horizon_s, limits, known_s).solve()
 
 
 class _Sequence:
-    """The programme of `sequence`; k counts starts of computation, l windows between releases."""
+    """The program of `sequence`; k counts starts of computation, and windows lie between releases."""
 
     def __init__(self, problem: BatchProblem, horizon_s: float, limits: Limits, known_s: float) -> None:
         self._problem, self._horizon_s, self._limits, self._known_s = problem, horizon_s, limits, known_s
@@ -101,7 +102,7 @@ class _Sequence:
         self._moving = {pair for pair in self._on if moves[pair]}
         releases_s = {float(problem.release_s[job]) for job, _ in self._moving} | {0.0}
         edges_s = sorted(release_s for release_s in releases_s if release_s < horizon_s)
-        #: When each window begins, and the horizon.
+        #: The begin of each window, and the horizon.
         self._edges = [edge_s / horizon_s for edge_s in edges_s] + [1.0]
         self._start = [self._variable(f"start_{k}", 1.0) for k in self._places]
         self._length = self._lengths()
@@ -121,11 +122,11 @@ class _Sequence:
         return self._model.add_variable(name, 0.0, most)
 
     def _lengths(self) -> "list[list[LpVariable | LpAffineExpression]]":
-        """Return how much of each window is between the (k - 1)-th and the k-th start."""
+        """Return, for each k, how much of each window lies between the (k - 1)-th and the k-th start."""
         if len(self._edges) == 2:
             return [[self._start[k] - (self._start[k - 1] if k else 0.0)] for k in self._places]
         windows = [end - begin for begin, end in pairwise(self._edges)]
-        #: How much of each window is before the k-th start; a window is full before the next one begins.
+        #: How much of each window lies before the k-th start; a window is full before the next one begins.
         filled = [
             [self._variable(f"filled_{k}_{number}", width) for number, width in enumerate(windows)]
             for k in self._places
@@ -142,7 +143,7 @@ class _Sequence:
         ]
 
     def _shares_sent(self) -> "dict[tuple[int, int, int, int], LpVariable]":
-        """Return what share of a job's input is sent to a responder, by (job, responder, k, window)."""
+        """Return the share of a job's input that is sent to a responder, by (job, responder, k, window)."""
         problem = self._problem
         pairs = {(job, int(problem.responder[slot])) for job, slot in self._moving}
         return {
@@ -154,7 +155,7 @@ class _Sequence:
         }
 
     def _start_in_turn(self) -> None:
-        """Let one job start at a time, none before it can, all end by the makespan."""
+        """Require that one job starts at a time, none before it can, and all end by the makespan."""
         problem, model = self._problem, self._model
         earliest_s = _earliest_s(problem)
         for k in self._places:
@@ -169,7 +170,7 @@ class _Sequence:
                 model += length >= 0
 
     def _compute_one_by_one(self) -> None:
-        """Let no accelerator compute two jobs at a time, nor a job whose function it has not loaded: (6d)."""
+        """Require that accelerators compute one job at a time, and only after loading its function: (6d)."""
         problem, model = self._problem, self._model
         for slot in sorted({slot for _, slot in self._on}):
             own = [job for job, where in self._on if where == slot]
@@ -193,7 +194,7 @@ class _Sequence:
     def _switch(
         self, slot: int, k: int, own: Sequence[int], loaded: "dict[int, LpVariable | float]"
     ) -> "tuple[LpVariable, dict[int, LpVariable | float]]":
-        """Return whether a load precedes the k-th start if that is on `slot`, and which function is loaded then."""
+        """Return whether a load precedes the k-th start if it is on `slot`, and which function is loaded then."""
         by_function: dict[int, list[LpVariable]] = defaultdict(list)
         for job in own:
             by_function[int(self._problem.function[job])].append(self._on[job, slot][k])
@@ -209,7 +210,7 @@ class _Sequence:
         return switch, after
 
     def _send_before_start(self) -> None:
-        """Send each input to where its job runs, before it starts: (6c)."""
+        """Require that each input is sent to the responder of its job before the job starts: (6c)."""
         parts: dict[tuple[int, int], list[LpVariable]] = defaultdict(list)
         until: dict[tuple[int, int], list[LpVariable]] = defaultdict(list)
         for (job, host, k, _), share in self._sent.items():
@@ -226,7 +227,7 @@ class _Sequence:
         return [pair for pair in self._moving if pair[0] == job and self._problem.responder[pair[1]] == host]
 
     def _keep_to_links(self) -> None:
-        """Let no link carry more than its limit in any interval, nor in all: (6a) and (6b)."""
+        """Require that no link carries more than its limit in any interval: (6a) and (6b)."""
         problem = self._problem
         sides = ((1, problem.ingress_bps, "in"), (0, problem.egress_bps, "out"))
         for side, limit_bps, name in sides:
@@ -241,7 +242,7 @@ class _Sequence:
                 self._model.addConstraint(_sum(seconds) <= self._length[k][number], f"{name}_{link}_{k}_{number}")
 
     def _schedule(self) -> Schedule:
-        """Return the schedule that the solved variables say."""
+        """Return the schedule given by the solution."""
         problem, jobs = self._problem, self._problem.jobs
         accelerator, start_s = np.zeros(jobs, np.int64), np.zeros(jobs)
         for (job, slot), places in self._on.items():
@@ -254,8 +255,8 @@ class _Sequence:
         order = np.argsort(start_s, kind="stable")
         replayed = schedule(problem, accelerator, order, Transfers(arrived_s, segments))
         ends_s = float((start_s + problem.seconds[np.arange(jobs), accelerator]).max())
-        # Slots that never wait while there is work could lose time by it where functions are loaded.  Loads of a port
-        # take turns, which the programme does not know: with these its optimum is a bound only.
+        # If functions are loaded, slots that never wait while they have work can lose time, so the replay may be longer
+        # than the solution.  The program does not model that loads of a port take turns: its optimum is then a bound.
         if problem.shares_ports or replayed.makespan_s <= ends_s * (1 + _REPLAYED):
             return replayed
         return Schedule(accelerator, start_s, segments, ends_s)
@@ -282,7 +283,7 @@ class _Sequence:
             for share, k, number in sorted(parts, key=lambda part: part[1:]):
                 bits = 8.0 * float(problem.input_bytes[job]) * share / total
                 end_s = max(ends[k][number] * self._horizon_s, bits * at_best)
-                # Times below the solver's tolerance still count.
+                # An interval may be shorter than the solver's tolerance: keep to the best rate.
                 begin_s = min(begins[k][number] * self._horizon_s, end_s - bits * at_best)
                 rows.append((job, begin_s, end_s, bits / (end_s - begin_s)))
         if not rows:
@@ -297,7 +298,7 @@ Pair = tuple[int, int]
 def _placement(
     name: str, problem: BatchProblem, horizon_s: float, limits: Limits, known_s: float, places: int
 ) -> "tuple[LpProblem, dict[Pair, list[LpVariable]], LpVariable]":
-    """Return a programme with binary x_ij (1b), per place in the order of starts, that are 1 once for each job."""
+    """Return a program with a binary x_ij (1b) per position in the order of starts, exactly one of them 1 per job."""
     model = programme(name)
     makespan = model.add_variable("makespan", min(1.0, known_s / horizon_s), 1.0 - limits.gap)
     model += makespan
@@ -319,7 +320,7 @@ def _fill_accelerators(
     x: "dict[Pair, LpVariable] | dict[Pair, LpAffineExpression]",
     makespan: "LpVariable",
 ) -> None:
-    """Let all that is on an accelerator be done by the makespan, with a load per function it has not: (1a)."""
+    """Require that each accelerator ends by the makespan, including a load per function not yet loaded: (1a)."""
     for slot in sorted({slot for _, slot in x}):
         own = [job for job, where in x if where == slot]
         busy = [_scaled(problem.seconds[job, slot], horizon_s) * x[job, slot] for job in own]
@@ -339,7 +340,7 @@ def _fill_accelerators(
 
 
 def _links(problem: BatchProblem, x: "dict[Pair, LpVariable]") -> list[tuple[str, float, list[Pair]]]:
-    """Return name, limit, and the pairs of job and accelerator that use it, of each link with a limit."""
+    """Return name, limit, and the job-accelerator pairs that use it, for each link with a limit."""
     moves = _moves(problem)
     found: dict[tuple[str, float], list[Pair]] = defaultdict(list)
     for job, slot in x:
@@ -351,14 +352,14 @@ def _links(problem: BatchProblem, x: "dict[Pair, LpVariable]") -> list[tuple[str
 
 
 def _moves(problem: BatchProblem) -> Floats:
-    """Return (J, A) whether a job's input takes time to get to an accelerator that can run it, as 0 or 1."""
+    """Return (J, A) whether a job's input takes time to reach an accelerator that can run the job, as 0 or 1."""
     s_per_bit = seconds_per_bit(problem, problem.responder)[problem.requester]
     moves: Floats = ((s_per_bit > 0) & (problem.input_bytes[:, None] > 0) & np.isfinite(problem.seconds)).astype(float)
     return moves
 
 
 def _earliest_s(problem: BatchProblem) -> Floats:
-    """Return (J, A) when a job could start on an accelerator if it were alone."""
+    """Return (J, A) the time when a job could start on an accelerator if there were no other jobs."""
     s_per_bit = seconds_per_bit(problem, problem.responder)[problem.requester]
     arrives_s = problem.release_s[:, None] + 8.0 * problem.input_bytes[:, None] * s_per_bit
     cold = problem.function[:, None] != problem.loaded

@@ -1,11 +1,11 @@
-"""Local search in forward time, where jobs wait for loads, releases or other groups (Burke and Bykov, 2017).
+"""Local search in forward time, for jobs that wait for loads, releases or other groups (Burke and Bykov, 2017).
 
-Each step changes one or two jobs, and the whole schedule is made again: transfers, loads with the ports that slots
-share, and computation.  A change is kept if the schedule is no longer than the present one, or than the one of some
-steps before (late acceptance).
+Each step changes one or two jobs and recomputes the whole schedule: transfers, loads with the ports that slots share,
+and computation.  A change is kept if the schedule costs no more than the present one, or than the one of some steps
+before (late acceptance).
 
-A few milliseconds decide which of two slots loads first, and a schedule may be much longer for them.  So a schedule is
-judged by the mean of its length and what that is with slots, inputs and computations that are a little late.
+A few milliseconds decide which of two slots loads first, and may make a schedule much longer.  So a schedule is judged
+by the mean of its length and its lengths if slots, inputs and computations are slightly late.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,37 +17,37 @@ from fpga_pool.core.makespan.execution import Schedule, execute
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
-#: Makes a schedule of accelerators (J,) and an order (J,) of transfers and queues.
+#: Makes a schedule from accelerators (J,) and an order (J,) of transfers and queues.
 Evaluate = Callable[[Ints, Ints], Schedule]
 
-#: Steps after which a schedule is compared with.
+#: A schedule is compared with the one this many steps before.
 _MEMORY = 15
-#: What the mean end of the jobs counts beside that of the last one: changes that do not shorten a schedule yet, may.
+#: Weight of the jobs' mean end relative to the last end; it favors changes that may allow a shorter schedule later.
 _MEAN_WEIGHT = 0.05
-#: Work of a step, in pairs of job and accelerator: of each, and of each of its jobs.
+#: Work of a step, in job-accelerator pairs: a constant, and per job.
 _PAIRS_PER_STEP, _PAIRS_PER_JOB = 120_000, 2_000
-#: How late slots, inputs and computations may be, as a share of the schedule, and in how many ways that is tried.
+#: Maximum delay of slots, inputs and computations, as a share of the schedule, and the number of random variants.
 _LATE, _WAYS = 0.005, 3
-#: Shares of the steps that change a job of the slot that ends last, move a job to where its function is, and exchange
-#: two jobs rather than move one.
+#: Probabilities that a step changes a job of the slot that ends last, moves a job next to one of the same function, and
+#: exchanges two jobs instead of moving one.
 _CRITICAL, _JOINING, _EXCHANGING = 0.5, 0.5, 0.3
-#: How many jobs of a batch a step looks at before it gives up.
+#: Number of jobs that a step tries as partners for an exchange before it gives up.
 _TRIES = 8
 
 
 class LateAcceptance:
-    """Improves one schedule of a problem as long as a budget lasts."""
+    """Improves one schedule of a problem until the budget is spent."""
 
     def __init__(self, problem: BatchProblem, evaluate: Evaluate, budget: Budget, rng: np.random.Generator) -> None:
         self._problem, self._evaluate, self._budget, self._rng = problem, evaluate, budget, rng
         self._rows = np.arange(problem.jobs)
         self._possible = np.isfinite(problem.seconds)
         self._step_pairs = _PAIRS_PER_STEP + _PAIRS_PER_JOB * problem.jobs
-        #: Problems whose computations take longer, how much later each input arrives, and when slots may load.
+        #: Variants: a problem with longer computations, the delay of each input, and the times when slots may load.
         self._late: list[tuple[BatchProblem, Floats, Floats]] = []
 
     def run(self, accelerator: Ints, turn: Floats, enough_s: float) -> Schedule:
-        """Return the best schedule found from placement (J,) and turns (J,), lowest first, on."""
+        """Return the best schedule found, starting from a placement (J,) and turns (J,), lowest first."""
         if self._problem.load_s.any():
             self._late = self._lateness(
                 self._evaluate(accelerator, np.lexsort((turn, self._problem.group))).completion_s
@@ -86,7 +86,7 @@ class LateAcceptance:
         return found
 
     def _late_s(self, found: Schedule) -> Iterator[float]:
-        """Yield when all is done if things are late, in each of some ways."""
+        """Yield the completion time of the schedule for each variant of delays."""
         arrived_s = np.array(self._problem.release_s)
         np.maximum.at(arrived_s, found.segments.flow, found.segments.end_s)
         order = np.argsort(found.start_s, kind="stable")
@@ -96,7 +96,7 @@ class LateAcceptance:
             yield float(ends_s.max()) + found.completion_s - found.makespan_s
 
     def _changed(self, accelerator: Ints, turn: Floats, ends_s: Floats) -> tuple[Ints, Floats] | None:
-        """Return placement and turns with one or two jobs elsewhere; None where none was found that may be."""
+        """Return placement and turns with one or two jobs moved; None if no possible change was found."""
         rng, jobs = self._rng, self._problem.jobs
         among = self._rows
         if rng.random() < _CRITICAL:
@@ -111,7 +111,7 @@ class LateAcceptance:
                     new_turn[[job, other]] = turn[[other, job]]
                     return new_accelerator, new_turn
             return None
-        # Beside another job: one of its function, or any.
+        # Move the job next to another one of the same function, or any other one.
         near = self._rows
         if rng.random() < _JOINING:
             near = np.flatnonzero(self._problem.function == self._problem.function[job])

@@ -1,4 +1,4 @@
-"""Plans made backwards, improved change by change; see `local_search`."""
+"""Local search on plans in reversed time; the compiled part is `kernels.local_search`."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,20 +8,20 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats, ints
 
-#: Places that a queue has beyond twice those of the longest at first.
+#: Capacity of a queue beyond twice the initial length of the longest one.
 _SPARE = 8
-#: Slots on which a job is quickest, among which it mostly looks for another one.
+#: Number of a job's quickest slots, to one of which it is mostly moved.
 _QUICK = 8
-#: Rows of a block where they are sorted, to bound memory.
+#: Rows that are partitioned at a time, to limit memory.
 _ROWS = 1000
 
 
 class Instance(NamedTuple):
-    """What does not change: J jobs, A accelerators, R requesters, H responders."""
+    """The constant part of a search: J jobs, A accelerators, R requesters, H responders."""
 
     #: (J, A)
     seconds: Floats
-    #: (J,), (J,), (J,): from where, how much, and what of a responder's flows goes first (lowest).
+    #: (J,), (J,), (J,): the source and the size of the input, and its turn among a responder's flows, lowest first.
     requester: Ints
     bits: Floats
     turn: Floats
@@ -31,25 +31,25 @@ class Instance(NamedTuple):
     egress_bps: Floats
     ingress_bps: Floats
     local_host: Ints
-    #: The slots of responder h are slot_of[first_slot[h] : first_slot[h + 1]], the jobs of requester u alike.
+    #: The slots of responder h are slot_of[first_slot[h] : first_slot[h + 1]]; likewise for the jobs of requester u.
     first_slot: Ints
     slot_of: Ints
     first_job: Ints
     job_of: Ints
-    #: (J, few) the slots on which a job is quickest.
+    #: (J, few) the slots on which each job is quickest.
     quick: Ints
 
 
 class Queues(NamedTuple):
-    """What changes: slot a computes queue[a, : queued[a]] in turn, in reversed time."""
+    """The variable part of a search: slot a computes queue[a, : queued[a]] in turn, in reversed time."""
 
     #: (J,)
     accelerator: Ints
     #: (A, most), (A,)
     queue: NDArray[np.int64]
     queued: Ints
-    #: (J,) when a job has been computed, and when its requester has sent all that was computed before;
-    #: (A,) when all of a slot have; (R + H,) when a link has sent all.
+    #: (J,) the time when a job has been computed, and when its requester has sent the inputs of all jobs before it;
+    #: (A,) when a slot has computed all its jobs; (R + H,) when a link has sent all inputs.
     release_s: Floats
     start_s: Floats
     load_s: Floats
@@ -58,24 +58,24 @@ class Queues(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalOptimum:
-    """A placement and an order that change in place, with the times these give."""
+    """A placement and an order, which are modified in place, with the resulting times."""
 
     queues: Queues
     ready_s: Floats
 
     @property
     def estimate_s(self) -> float:
-        """The length of the plan, if no responder had to wait for another one's flows."""
+        """The makespan if no responder had to wait for the flows of another one."""
         return max(float((self.queues.load_s + self.ready_s).max()), float(self.queues.link_end_s.max()))
 
     def excess_s(self, target_s: float) -> float:
-        """Return by how much links and slots exceed a target, together."""
+        """Return the total seconds by which links and slots exceed a target."""
         queues = self.queues
         over_s = np.maximum(queues.load_s + self.ready_s - target_s, 0.0).sum()
         return float(over_s + np.maximum(queues.link_end_s - target_s, 0.0).sum())
 
     def copy(self) -> "LocalOptimum":
-        """Return one that changes on its own."""
+        """Return an independent copy."""
         own = self.queues
         copies = Queues(
             own.accelerator.copy(), own.queue.copy(), own.queued.copy(), own.release_s.copy(), own.start_s.copy(),
@@ -96,7 +96,7 @@ class LocalSearch:
             seconds=problem.seconds,
             requester=np.array(problem.requester),
             bits=bits,
-            # Who has the most to send goes first.
+            # Requesters with the most to send go first.
             turn=-egress_s[problem.requester],
             responder=np.array(problem.responder),
             egress_bps=np.array(problem.egress_bps),
@@ -110,7 +110,7 @@ class LocalSearch:
         )
 
     def start(self, accelerator: Ints, sequence: Ints) -> LocalOptimum:
-        """Return a placement (J,) whose slots compute in `sequence` (J,)."""
+        """Return the state for a placement (J,) whose slots compute in `sequence` (J,)."""
         from fpga_pool.core.makespan.kernels import local_search as kernels
 
         slot = accelerator[sequence]
@@ -125,14 +125,14 @@ class LocalSearch:
         return LocalOptimum(queues, self._ready_s)
 
     def local_search(self, optimum: LocalOptimum, target_s: float, steps: int, state: NDArray[np.uint64]) -> None:
-        """Try `steps` changes towards a length of `target_s`."""
+        """Try `steps` changes towards a makespan of `target_s`."""
         from fpga_pool.core.makespan.kernels import local_search as kernels
 
         kernels.local_search(self._instance, optimum.queues, target_s - self._ready_s, target_s, steps, state)
 
 
 def prepare_loops() -> None:
-    """Compile all loops of planners, or load them from the cache of an earlier run."""
+    """Compile all loops of the planners, or load them from the cache of an earlier run."""
     from fpga_pool.core.makespan.kernels import joint, loops  # noqa: F401  (those compile when they are imported)
 
     none, links = ints([0, 0]), floats([1.0, 1.0])
@@ -145,7 +145,7 @@ def prepare_loops() -> None:
 
 
 def _quickest(seconds: Floats, few: int) -> Ints:
-    """Return (J, few) the columns with the least of each row, in any order."""
+    """Return (J, few) the columns with the smallest values of each row, in any order."""
     few = min(few, seconds.shape[1])
     quick = np.empty((len(seconds), few), np.int64)
     for begin in range(0, len(seconds), _ROWS):

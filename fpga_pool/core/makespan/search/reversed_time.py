@@ -1,15 +1,15 @@
-"""Batches that compute and transmit, planned backwards from the end.
+"""Batches that compute and transmit, planned in reversed time, from the end to the start.
 
-Read backwards, a job computes first and sends then.  Accelerators never wait for the network, so a placement and an
-order fix when every input may begin to move; what is left is a fluid problem with release times, in which the host with
-the most to send goes first. Forwards, the same plan has every input arrive just when its job can start.
+In reversed time a job computes first and sends afterwards.  Accelerators never wait for the network, so a placement and
+an order determine when each input may begin to move.  What remains is a fluid problem with release times, in which the
+host with the most to send goes first.  In forward time, each input of the same plan arrives just when its job starts.
 
-When a link has to end at T, its last k jobs need it for the sum of their bits: the job before them has to be released
-by then.  These are the due times (Jackson's rule); `spread` places jobs by them, on the cheapest accelerator that keeps
-them.  Links must not idle at the beginning either, which small jobs first prevent (Johnson's rule for two machines);
-but the largest must be released long before the end: each queue is ordered by Smith's rule, from its end on the longest
-job that is not late then.  Responders that compute hardly quicker than they receive idle all the same, and are given
-less.  The best placements are then improved, change by change (`local_search`).
+If a link has to end at T, its last k jobs need it for the sum of their bits, so the job before them must be released
+that long before T.  These are the due times (Jackson's rule); `spread` places each job on the cheapest accelerator that
+meets its due time.  Links must not idle at the beginning either, so small jobs should be first (Johnson's rule for two
+machines); but the largest must be released long before the end.  So each queue is ordered by Smith's rule: from its end
+backwards, the longest job that is not late there.  Responders that compute hardly faster than they receive idle
+nevertheless, and get less work.  The best placements are then improved by local search (`local_search`).
 """
 
 from collections.abc import Iterator
@@ -23,41 +23,41 @@ from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.makespan.search.local_search import LocalOptimum, LocalSearch
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
-#: Steps of the ascent to prices.
+#: Steps of the price ascent.
 _PRICE_STEPS = 60
-#: Targets relative to the bound.
+#: Target makespans relative to the bound.
 _TARGETS = (1.0, 1.04)
-#: Shares of the jobs of each size that come after the largest; none: by due time alone.
+#: Shares of the jobs of each size that come after the largest; None = order by due time alone.
 _AFTERWARDS = (None, 0.2)
-#: How often ingress is given another way, and how much of the way to equal ends it goes each time.
+#: Number of ingress distributions per target and order, and the strength of each correction towards equal ends.
 _SHIFTS, _SHIFT = 6, 0.5
-#: How long before the end of the plan a job is released, as a multiple of what is necessary at least.
+#: Factor on the minimum time before the end of the plan by which a job has to be released.
 _EARLY = 1.3
-#: What the placements are compared at, relative to the bound.
+#: Target at which placements are compared, relative to the bound.
 _COMPARED = 1.05
-#: Jobs of about one size, and what is left to order by size in the time that computing takes where nothing idles.
+#: Jobs that count as one size; and a factor on the times at which jobs would compute, in order of size, without idling.
 _OF_A_SIZE, _STRETCH = 10, 1.1
-#: Placements that are improved, changes in one go, and how much of the way to the bound they aim at.
+#: Placements that are improved, changes per round, and shares of the way to the bound that successive rounds aim at.
 _SEARCHED, _CHANGES, _AMBITIONS = 2, 1000, (0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.05)
-#: Changes after which the clock is looked at where seconds are limited.
+#: Changes between two checks of the clock if time is limited.
 _CHANGES_PER_LOOK = 40
-#: Goes after which only the best of them is improved, and share of the seconds for placements where these are limited.
+#: Rounds after which only the best placement is improved, and the share of the time for placements if it is limited.
 _ROUNDS, _PLACING = 3, 0.2
-#: Following the flows of such a plan takes up to this many times as long as of one made forwards, as more flows wait.
+#: Simulating the flows of a reversed plan takes up to this many times as long as of a forward plan: more flows wait.
 _FOLLOWING = 10
-#: How much shorter a plan has to be for its flows to be followed through the network once more, relatively.
+#: Minimum relative reduction of a plan's estimated length for which its flows are simulated again.
 _SHORTER = 5e-3
-#: Lengths that differ by less, relatively, are the same.
+#: Lengths with a smaller relative difference than this are equal.
 _SAME = 1e-9
-#: Work to try one change, in pairs of job and accelerator per job of a responder.
+#: Work to try one change, in job-accelerator pairs per job of a responder.
 _PAIRS_PER_CHANGE = 250
-#: Goes without success that end the search.
+#: Rounds without success that end the search.
 _PATIENCE = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reversed:
-    """A plan made backwards: accelerators (J,), the jobs in order of start (J,), how inputs move, and its length."""
+    """A plan made in reversed time: accelerators (J,), jobs in order of start (J,), transfers, and its length."""
 
     accelerator: Ints
     order: Ints
@@ -67,14 +67,14 @@ class Reversed:
 
 @dataclass(slots=True, eq=False)
 class _Candidate:
-    """A placement that is improved, the best it was, and its estimate when its flows were followed."""
+    """A placement under improvement, its best version, and its estimate when its flows were last simulated."""
 
     placed: LocalOptimum
     best: LocalOptimum
     followed_s: float = np.inf
 
     def change(self, placed: LocalOptimum) -> bool:
-        """Go on with what local search made of it; say whether that is better than ever."""
+        """Continue with the result of a local search; return whether it is the best so far."""
         self.placed = placed
         better = placed.estimate_s < self.best.estimate_s
         if better:
@@ -89,10 +89,10 @@ def can_reverse(problem: BatchProblem) -> bool:
 
 
 class ReversedSearch:
-    """Yields plans made backwards, each shorter than the ones before.
+    """Yields plans made in reversed time, each shorter than the ones before.
 
-    Where seconds are limited, what is left of them for the flows of the last plan is judged by `forwards_s`, which the
-    flows of a plan made forwards took.
+    If time is limited, the time to reserve for simulating the flows of the last plan is estimated from `forwards_s`,
+    the seconds that simulating the flows of a forward plan took.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ReversedSearch:
         from fpga_pool.core.makespan.kernels import joint
 
         self._problem, self._bound_s, self._budget = problem, bound_s, budget
-        #: Seconds that following the flows of a plan takes.
+        #: Seconds that simulating the flows of a plan takes.
         self._following_s = _FOLLOWING * forwards_s
         self._state = rng.integers(1, 2**63, 1, np.uint64)
         self._local_search = LocalSearch(problem)
@@ -121,8 +121,8 @@ class ReversedSearch:
         budget.spend(_PRICE_STEPS * problem.seconds.size)
 
     def run(self, at_most_s: float) -> Iterator[Reversed]:
-        """Search below `at_most_s`, and below whatever was yielded, until the budget is spent."""
-        # By work, more of it goes on where less of it ends.
+        """Yield plans shorter than `at_most_s` and than those yielded before, until the budget is spent."""
+        # Only a budget of time is divided between placing and improving.
         placing = self._budget.part(_PLACING) if self._budget.is_timed else self._budget
         compared_s = _COMPARED * self._bound_s
         placements = sorted(self._placements(placing), key=lambda placed: placed.excess_s(compared_s))
@@ -165,19 +165,19 @@ class ReversedSearch:
         return placed
 
     def _may_go_on(self) -> bool:
-        """Return whether the search may go on, and the flows of the last plan be followed after that."""
+        """Return whether the search may continue and leave time to simulate the flows of the last plan."""
         return self._budget.allows() and self._budget.left_s > self._following_s
 
     def _may_follow_twice(self) -> bool:
-        """Return whether the flows of a plan may be followed now, and those of the last one after that."""
+        """Return whether the time left suffices to simulate the flows of a plan now and of the last plan later."""
         return self._budget.left_s > 2 * self._following_s
 
     def _placements(self, budget: Budget) -> Iterator[LocalOptimum]:
         """Yield placements for several targets, orders, prices and caps of ingress.
 
-        Small jobs first keep ingress busy from the beginning, but the large ones must be released early enough: so each
-        slot computes the longest job last that its due time allows.  Where computing is hardly quicker than sending,
-        ingress idles longer, and the responder ends late: it gets less, and the others more.
+        Small jobs at the beginning keep ingress busy from the start, but large ones must be released early enough.  So
+        each slot computes last the longest job whose due time allows it.  If computing is hardly faster than sending,
+        ingress idles longer and the responder ends late, so it gets less and the others get more.
         """
         from fpga_pool.core.makespan.kernels import joint
 
@@ -204,17 +204,18 @@ class ReversedSearch:
                 cap_s[hosts] *= _slower(placed.queues.link_end_s[requesters:][hosts])
 
     def _sequences(self) -> Iterator[tuple[float, Floats, Ints]]:
-        """Yield targets, the due times they give, and an order."""
+        """Yield target makespans, the resulting due times (J,), and an order (J,)."""
         for afterwards in _AFTERWARDS:
             for target in _TARGETS:
                 due_s = self._due_s(target * self._bound_s)
                 yield target * self._bound_s, due_s, self._sequence(due_s, afterwards)
 
     def _sequence(self, due_s: Floats, afterwards: float | None) -> Ints:
-        """Return (J,) the jobs in the order in which they compute, backwards from the end.
+        """Return (J,) the jobs in the order in which they compute in reversed time.
 
-        By due time; or small jobs first, but for a share `afterwards` of each size, of the requesters with the least to
-        send, which come after the largest, the smallest last.  Then, too, a job comes no later than it is due.
+        If `afterwards` is None, they are ordered by due time.  Otherwise small jobs come first, except for a share
+        `afterwards` of each size, from the requesters with the least to send, which follow the largest jobs with the
+        smallest last; and no job is ordered later than its due time.
         """
         if afterwards is None:
             return np.argsort(due_s, kind="stable")
@@ -233,7 +234,7 @@ class ReversedSearch:
         return np.argsort(np.minimum(_STRETCH * about_s, due_s), kind="stable")
 
     def _due_s(self, target_s: float) -> Floats:
-        """Return (J,) by when each job is to be released for its requester's egress."""
+        """Return (J,) the due time by which each job must be released because of its requester's egress."""
         problem = self._problem
         by_size = np.argsort(self._fastest_s, kind="stable")[::-1]
         by_link = by_size[np.argsort(problem.requester[by_size], kind="stable")]
@@ -246,7 +247,7 @@ class ReversedSearch:
         return due_s
 
     def _evaluate(self, placed: LocalOptimum) -> Reversed:
-        """Let all flows share the network."""
+        """Return the plan of a placement after simulating how all its flows share the network."""
         problem, left_s = self._problem, self._budget.left_s
         accelerator, release_s = placed.queues.accelerator, placed.queues.release_s
         jobs = moving_flows(problem, accelerator)
@@ -265,7 +266,7 @@ class ReversedSearch:
 
 
 def _slower(end_s: Floats) -> Floats:
-    """Return by which factor responders that end then should get more, or less, so that all end together."""
+    """Return the factors on the work of responders with ends `end_s` that let them end closer together."""
     mean_s = float(end_s.mean())
     if mean_s == 0.0:
         return np.ones(len(end_s))

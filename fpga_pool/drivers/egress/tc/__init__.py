@@ -1,1 +1,1 @@
-"""Egress limits by the kernel's traffic control, for senders that this process does not own."""
+"""Egress limits by the kernel's traffic control (tc), for senders in other processes or in guests."""

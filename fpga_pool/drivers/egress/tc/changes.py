@@ -1,6 +1,6 @@
-"""Changes of the kernel's queues: our queue at a device, the redirection of ingress, classes and filters of flows.
+"""Changes of the kernel's queues: our queue on a device, the redirection of ingress, classes and filters of flows.
 
-All need root: a call from another process comes with plain tuples in the place of classes and filters.
+All need root. If the calls come from another process, plain tuples take the place of class and filter objects.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from fpga_pool.drivers.egress.tc.places import PASSING_MINOR, QUANTUM_BYTES, ROO
 from fpga_pool.drivers.privileged import tc_context
 from fpga_pool.model.exceptions import NotFound, ServiceUnavailable
 
-#: What a flow may have waiting for its turn, in packets: bounded, because senders in guests do not feel our queue.
+#: Maximum number of queued packets of a flow, as senders in guests get no backpressure from our queue.
 _QUEUE_PACKETS = 100
 
 
 @tc_context.entrypoint
 def attach_root(index: int) -> None:
-    """Add our queue with its hash tables."""
+    """Add our queue with its hash tables to a device."""
     requests = [messages.htb_qdisc(index, messages.ROOT, ROOT_GROUP.qdisc)]
     requests += messages.hash_tables(index, ROOT_GROUP.qdisc)
     refusals = transact(requests)
@@ -35,7 +35,7 @@ def attach_root(index: int) -> None:
 
 @tc_context.entrypoint
 def detach_root(index: int) -> None:
-    """Remove our queue, which the kernel knows by its handle; the kernel puts its default there."""
+    """Remove our queue, identified by its handle; the kernel restores its default."""
     refusals = transact([messages.deleted_qdisc(index, messages.ROOT, ROOT_GROUP.qdisc)])
     if refusals and refusals[0].number != errno.ENODEV:
         raise ServiceUnavailable(f"traffic control: the kernel did not remove the queue: {refusals[0]}")
@@ -43,7 +43,7 @@ def detach_root(index: int) -> None:
 
 @tc_context.entrypoint
 def redirect_ingress(device: str, index: int, ifb: str) -> None:
-    """Redirect the TCP packets that enter at the device; everything else enters as before."""
+    """Redirect TCP packets that enter at the device to the ifb; other packets are not affected."""
     with _kernel() as ip:
         ip.link("add", ifname=ifb, kind="ifb", txqlen=_QUEUE_PACKETS)
         ifb_index = socket.if_nametoindex(ifb)
@@ -55,14 +55,14 @@ def redirect_ingress(device: str, index: int, ifb: str) -> None:
             "target": 0x10001,
             "action": {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": ifb_index},
         }
-        # The protocol of IPv4 is at byte 9, the next header of IPv6 at byte 6; 6 is TCP.
+        # Byte 9 of IPv4 headers is the protocol, byte 6 of IPv6 headers the next header; 6 = TCP.
         for prio, ethertype, key in zip(INGRESS_PRIOS, (0x0800, 0x86DD), ("0x06/0xff+9", "0x06/0xff+6"), strict=True):
             ip.tc("add-filter", "u32", index, prio=prio, protocol=ethertype, keys=[key], **rule)
 
 
 @tc_context.entrypoint
 def remove_redirect(index: int | None, ifb: str) -> None:
-    """Remove the redirection and the device that it led to, whichever of them is there."""
+    """Remove the redirection and its ifb, as far as they exist."""
     if index is not None and redirects(index, ifb):
         with contextlib.suppress(NotFound), _kernel() as ip:
             ip.tc("del", "ingress", index)
@@ -72,7 +72,7 @@ def remove_redirect(index: int | None, ifb: str) -> None:
 
 
 @contextlib.contextmanager
-def _kernel() -> Iterator[Any]:  # the methods of an IPRoute are made at run time
+def _kernel() -> Iterator[Any]:  # IPRoute creates its methods at run time
     try:
         with IPRoute() as ip:
             yield ip
@@ -82,7 +82,7 @@ def _kernel() -> Iterator[Any]:  # the methods of an IPRoute are made at run tim
         raise ServiceUnavailable(f"traffic control: {error}") from error
 
 
-#: The object is not there, or what it would belong to is not.
+#: Errors that mean that the object, or its parent, does not exist.
 _GONE = frozenset({errno.ENOENT, errno.ENODEV, errno.EINVAL})
 
 
@@ -99,7 +99,7 @@ def add_groups(index: int, positions: Sequence[int]) -> None:
 
 @tc_context.entrypoint
 def add_flows(index: int, classes: Sequence[HtbClass], filters: Sequence[FlowFilter]) -> None:
-    """Add all, or nothing and raise."""
+    """Add the classes and filters of flows; if any fails, remove all of them and raise ServiceUnavailable."""
     classes, filters = _classes(classes), _filters(filters)
     requests = [messages.new_class(index, htb) for htb in classes]
     requests += [messages.new_filter(index, flow) for flow in filters]
@@ -111,7 +111,7 @@ def add_flows(index: int, classes: Sequence[HtbClass], filters: Sequence[FlowFil
 
 @tc_context.entrypoint
 def change_classes(index: int, classes: Sequence[HtbClass], forgiven: Sequence[int]) -> list[int]:
-    """Change the rates of classes, and forgive those named by their handles; return the handles that are not there."""
+    """Change the rates of classes, and clear the debt of the `forgiven` ones; return the handles that are missing."""
     classes = _classes(classes)
     requests = [messages.changed_class(index, htb) for htb in classes]
     handles = [htb.handle for htb in classes]
@@ -126,7 +126,7 @@ def change_classes(index: int, classes: Sequence[HtbClass], forgiven: Sequence[i
 
 @tc_context.entrypoint
 def remove_flows(index: int, handles: Sequence[int], filters: Sequence[FlowFilter]) -> None:
-    """Remove what is there; filters first, because a class that has one stays."""
+    """Remove classes and filters as far as they exist; filters first, as a class with filters cannot be removed."""
     requests = [messages.deleted_filter(index, flow) for flow in _filters(filters)]
     requests += [messages.deleted_class(index, handle) for handle in handles]
     _raise_first([refusal for refusal in transact(requests) if refusal.number not in _GONE])
@@ -141,9 +141,9 @@ def _filters(filters: Sequence[FlowFilter]) -> list[FlowFilter]:
 
 
 def _forgiveness(index: int, htb: HtbClass) -> list[bytes]:
-    """Give the class a child for a moment: when it is gone HTB begins again with the class, without its debt.
+    """Return messages that add a child to the class and remove it, so that HTB resets the class without its debt.
 
-    What waits in the class is dropped; TCP sends it again, which takes less time than any debt that matters.
+    Packets queued in the class are dropped; TCP resends them, which takes less time than any debt that matters.
     """
     child = htb._replace(parent=htb.handle, handle=htb.parent | PASSING_MINOR)
     return [messages.new_class(index, child), messages.deleted_class(index, child.handle)]

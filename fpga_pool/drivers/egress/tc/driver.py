@@ -1,4 +1,4 @@
-"""The egress driver on one device: an HTB class per flow, and hashed u32 filters that know the flow by its ports."""
+"""The egress driver for one device: an HTB class per flow, and hashed u32 filters that match the flow's packets."""
 
 import abc
 import contextlib
@@ -25,28 +25,28 @@ from fpga_pool.drivers.egress.tc.places import (
 )
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
 
-# ---- Place of the queue of a device: at its root for what leaves the host, behind an ifb for what a guest sends
+# ---- Attachment of the queue to a device: at its root for egress of the host, on an ifb for traffic that a guest sends
 
-# Reading needs no privilege; what changes something goes through `changes`.
+# Reading needs no privileges; changes are made through `changes`.
 
 
 class Attachment(abc.ABC):
-    """Puts the queue in place, once per device; a `Link` is the device that bears the queue."""
+    """Attaches the queue to a device. The `Link` that methods return is the device that has the queue."""
 
     def __init__(self, device: str) -> None:
         self.device = device
 
     @abc.abstractmethod
     def attach(self) -> Link:
-        """Put a fresh queue there instead of what an earlier process left; Conflict where it is someone else's."""
+        """Attach a new queue in place of one of an earlier process. Raises Conflict if another program's is there."""
 
     @abc.abstractmethod
     def current(self) -> Link | None:
-        """Return the device that bears our queue now, None where there is none."""
+        """Return the device that has our queue now; None if there is none."""
 
     @abc.abstractmethod
     def detach(self) -> None:
-        """Remove what is ours, if anything is; what is someone else's stays."""
+        """Remove our queue, if it exists; queues of other programs stay."""
 
     def _named(self, check: Callable[..., bool], *args: object) -> bool:
         try:
@@ -85,9 +85,9 @@ class EgressAttachment(Attachment):
 
 
 class IngressAttachment(Attachment):
-    """What enters at the device goes through an ifb, whose root is the queue, and on as if it entered there.
+    """Packets that enter at the device are redirected through an ifb whose root is the queue, and then proceed.
 
-    The ifb is named after the device, so that it is found again after a restart.
+    The name of the ifb is derived from the device's, so that it is found again after a restart.
     """
 
     def __init__(self, device: str, ifb: str = "") -> None:
@@ -108,7 +108,7 @@ class IngressAttachment(Attachment):
         return ifb
 
     def check(self) -> None:
-        """Raise Conflict where the queue there is someone else's, NotFound where there is no such device."""
+        """Raise Conflict if the ingress queue is another program's, NotFound if the device does not exist."""
         self._named(netlink.redirects, netlink.link(self.device).index, self._ifb)
 
     def current(self) -> Link | None:
@@ -129,7 +129,7 @@ class IngressAttachment(Attachment):
 
 
 def detach_all_taps() -> None:
-    """Remove every redirection of this host, as an agent that was killed leaves them; its taps may have ended since."""
+    """Remove all redirections of this host, which a killed agent leaves behind; their taps may no longer exist."""
     for _, name in socket.if_nameindex():
         if re.fullmatch("fpi[0-9a-f]{8}", name):
             with contextlib.suppress(NotFound):
@@ -155,16 +155,16 @@ class _ShapedFlow:
         return shape(self.rate_bps, link, self.ip_version)
 
     def htb(self, link: Link) -> HtbClass:
-        """Return the class as it should be."""
+        """Return the class that the kernel should have."""
         return HtbClass(self.place.group.qdisc, self.place.classid, *self.shape(link), QUANTUM_BYTES)
 
 
 class TcDriver(EgressDriver):
-    """Holds flows to their rates as goodput, at one device; other traffic passes as before.
+    """Limits the goodput of flows to their rates, on one device; other traffic is not affected.
 
-    direction "egress" is for what leaves this host by the device, "ingress" for what a guest sends: it enters the host
-    at the guest's tap.  The first flow puts the queue in place, `reset` removes it; a queue that someone else
-    configured is a Conflict, and nothing is changed.
+    Direction "egress" is for traffic that leaves this host through the device, "ingress" for traffic of a guest, which
+    enters the host at the guest's tap.  The first flow attaches the queue, and `reset` removes it.  If another program
+    has configured a queue, Conflict is raised and nothing is changed.
     """
 
     def __init__(self, device: str, direction: Literal["egress", "ingress"] = "egress") -> None:
@@ -179,7 +179,7 @@ class TcDriver(EgressDriver):
         self.open_all([LimitedFlow(flow, rate_bps)])
 
     def open_all(self, limits: Iterable[LimitedFlow]) -> None:
-        # Either all new flows are limited or, with an error, none of them.
+        # After an error none of the new flows is limited.
         limits = list(limits)
         for limit in limits:
             check_rate(limit.rate_bps)
@@ -192,7 +192,7 @@ class TcDriver(EgressDriver):
             self._change(repeats)
 
     def set_rate(self, key: str, rate_bps: float) -> None:
-        # What waits in the queue stays there, unless the flow was held.
+        # Queued packets stay in the queue, unless the class is recreated to clear its debt (see `debt_matters`).
         self.set_rates({key: rate_bps})
 
     def set_rates(self, rates_bps: Mapping[str, float]) -> None:
@@ -209,7 +209,7 @@ class TcDriver(EgressDriver):
             self._remove([key for key in dict.fromkeys(keys) if key in self._flows])
 
     def flows(self) -> tuple[LimitedFlow, ...]:
-        """Return the flows whose class and filters the kernel has, with the rates it has for them."""
+        """Return the flows whose class and filters exist in the kernel, with the kernel's rates."""
         with self._lock:
             link = self._attachment.current()
             if link is None or self._link is None or link.index != self._link.index:
@@ -225,16 +225,16 @@ class TcDriver(EgressDriver):
             )
 
     def reset(self) -> None:
-        # The kernel's default queue comes back.
+        # The kernel restores its default queue.
         with self._lock:
             self._attachment.detach()
             self._link = None
             self._forget_all()
 
-    # The lock is held in all that follows ---------------------------------------------------------------------
+    # The lock is held in all of the following methods ---------------------------------------------------------
 
     def _attached(self) -> Link:
-        """Put the queue in place, unless it is; where it vanished, its flows did too."""
+        """Attach the queue unless it is attached; if it has vanished, forget its flows first."""
         link = self._attachment.current() if self._link else None
         if link is None or self._link is None or link.index != self._link.index:
             self._forget_all()
@@ -249,7 +249,7 @@ class TcDriver(EgressDriver):
         self._groups = {0}
 
     def _fresh(self, limits: list[LimitedFlow]) -> dict[str, LimitedFlow]:
-        """Return the flows that are new, by key; the last rate counts."""
+        """Return the new flows by key; of repeated ones, with the last rate. Raises Conflict for contradictions."""
         fresh: dict[str, LimitedFlow] = {}
         streams: dict[tuple[str, int, str, int], str] = {}
         for limit in limits:
@@ -321,7 +321,7 @@ def _stream(flow: Flow) -> tuple[str, int, str, int]:
 
 
 def _rate_bps(shaped: _ShapedFlow, link: Link, bytes_s: int) -> float:
-    """Return the rate that was asked where the kernel has it, else what the kernel has."""
+    """Return the requested rate if the kernel's rate equals it, else the kernel's rate as goodput."""
     if bytes_s == shaped.shape(link).bytes_s:
         return shaped.rate_bps
     return goodput_bps(bytes_s, link, shaped.ip_version)

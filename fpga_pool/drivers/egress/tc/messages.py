@@ -1,6 +1,6 @@
 """The rtnetlink messages of HTB classes and u32 filters, as bytes.
 
-pyroute2 makes the same messages from dictionaries, at some hundred a second; ten thousand flows need thirty thousand.
+pyroute2 builds the same messages from dictionaries, but only some hundred per second; 10,000 flows need 30,000.
 Layouts: linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h.
 """
 
@@ -29,7 +29,7 @@ _HTB_GLOB = struct.Struct("=IIIII")
 _RATESPEC = struct.Struct("=BBHhHI")
 #: The rest of tc_htb_opt: buffer, cbuffer, quantum, level, prio.
 _HTB_OPT_REST = struct.Struct("=IIIII")
-#: tc_u32_sel: flags, offshift, nkeys, offmask, off, offoff, hoff, hmask; what goes over the network is big-endian.
+#: tc_u32_sel: flags, offshift, nkeys, offmask, off, offoff, hoff, hmask (hmask is big-endian).
 _U32_SEL = struct.Struct("=BBBxHHhh4s")
 #: tc_u32_key: mask, value, offset, offset mask.
 _U32_KEY = struct.Struct("=4s4sii")
@@ -42,10 +42,10 @@ _LINKLAYER_ETHERNET = 1
 _HTB_VERSION, _RATE2QUANTUM = 3, 10
 #: The unit of HTB's bursts, in nanoseconds.
 _TICK_NS = 64
-#: Places of a device that queues are at, and the handle that every queue at the ingress has.
+#: Parents of a device's root and ingress queues, and the handle of every ingress queue.
 ROOT, INGRESS, INGRESS_HANDLE = 0xFFFFFFFF, 0xFFFFFFF1, 0xFFFF0000
 
-#: Buckets of a hash table: the most that u32 takes.
+#: Buckets of a hash table: the maximum of u32.
 BUCKETS = 256
 
 
@@ -60,7 +60,7 @@ class HtbClass(NamedTuple):
 
 
 class FlowFilter(NamedTuple):
-    """Sends the packets of one flow to a class; `node` distinguishes filters of one bucket."""
+    """A filter that assigns the packets of one flow to a class; `node` distinguishes the filters of one bucket."""
 
     parent: int
     classid: int
@@ -78,7 +78,7 @@ class FlowFilter(NamedTuple):
 
 
 class FilterId(NamedTuple):
-    """A filter as the kernel names it."""
+    """The kernel's identification of a filter."""
 
     handle: int
     prio: int
@@ -86,7 +86,7 @@ class FilterId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Offsets of addresses and ports in a TCP packet, by version of IP."""
+    """Offsets of addresses and ports in a TCP packet of one IP version."""
 
     ethertype: int
     prio: int
@@ -94,14 +94,14 @@ class _Layout:
     source_offset: int
     destination_offset: int
     ports_offset: int
-    #: What every packet has that this layout fits: (mask, value, offset).
+    #: Conditions, as (mask, value, offset), of the packets that have this layout.
     marks: tuple[tuple[int, int, int], ...]
 
 
 _LAYOUTS = {
     # No IP options, TCP, not a later fragment.
     4: _Layout(0x0800, 1, 0x100, 12, 16, 20, ((0xFF000000, 0x45000000, 0), (0x1FFF, 0, 4), (0xFF0000, 0x060000, 8))),
-    # TCP follows the IPv6 header at once.
+    # TCP follows the IPv6 header directly, without extension headers.
     6: _Layout(0x86DD, 2, 0x200, 8, 24, 40, ((0xF0000000, 0x60000000, 0), (0xFF00, 0x0600, 4))),
 }
 #: Linux connects from ports of one parity, so the lowest bit of the source port carries no information.
@@ -109,17 +109,17 @@ _BUCKET_MASK, _BUCKET_SHIFT = 0x01FE0000, 17
 
 
 def layout_of(address: bytes) -> _Layout:
-    """Return the layout by the length of an address."""
+    """Return the layout of packets with this address, IPv4 or IPv6 by its length."""
     return _LAYOUTS[4 if len(address) == 4 else 6]
 
 
 def bucket_of(source_port: int) -> int:
-    """Return where u32 looks for flows from this port."""
+    """Return the bucket of the hash table for flows from this port."""
     return (source_port << 16 & _BUCKET_MASK) >> _BUCKET_SHIFT
 
 
 def htb_qdisc(index: int, parent: int, handle: int) -> bytes:
-    """Make an HTB queue that lets pass what is not classified."""
+    """Return the message that adds an HTB queue, in which unclassified packets pass unlimited."""
     glob = _HTB_GLOB.pack(_HTB_VERSION, _RATE2QUANTUM, 0, 0, 0)
     options = _attribute(_TCA_OPTIONS, _attribute(_HTB_INIT, glob))
     body = _TCMSG.pack(0, index, handle, parent, 0) + _KIND_HTB + options
@@ -127,27 +127,27 @@ def htb_qdisc(index: int, parent: int, handle: int) -> bytes:
 
 
 def deleted_qdisc(index: int, parent: int, handle: int) -> bytes:
-    """Remove a queue from its place; an error where another is there."""
+    """Return the message that removes a queue. The kernel refuses it if another queue is there."""
     return _message(RTM_DELQDISC, 0, _TCMSG.pack(0, index, handle, parent, 0))
 
 
 def new_class(index: int, htb: HtbClass) -> bytes:
-    """Make a class; an error where it exists."""
+    """Return the message that adds a class. The kernel refuses it if the class exists."""
     return _message(RTM_NEWTCLASS, _CREATE | _EXCL, _class_body(index, htb))
 
 
 def changed_class(index: int, htb: HtbClass) -> bytes:
-    """Change the rate of a class while packets pass; an error where there is none."""
+    """Return the message that changes the rate of a class in use. The kernel refuses it if the class is missing."""
     return _message(RTM_NEWTCLASS, 0, _class_body(index, htb))
 
 
 def deleted_class(index: int, handle: int) -> bytes:
-    """Remove a class."""
+    """Return the message that removes a class."""
     return _message(RTM_DELTCLASS, 0, _TCMSG.pack(0, index, handle, 0, 0))
 
 
 def hash_tables(index: int, parent: int) -> Iterator[bytes]:
-    """Make a table of filters for each version of IP, and what sends packets there by their source port."""
+    """Yield messages that add a hash table of filters per IP version, and the filters that hash by source port."""
     for layout in _LAYOUTS.values():
         table = layout.table << 20
         divisor = _attribute(_U32_DIVISOR, struct.pack("=I", BUCKETS))
@@ -159,10 +159,10 @@ def hash_tables(index: int, parent: int) -> Iterator[bytes]:
 
 
 def new_filter(index: int, flow: FlowFilter) -> bytes:
-    """Classify a flow; an error where the node is taken."""
+    """Return the message that adds the filter of a flow. The kernel refuses it if the node is taken."""
     layout = layout_of(flow.source)
     keys = [
-        # The ports first: they differ most between the flows of one bucket.
+        # Ports are compared first, as they differ most between the flows of one bucket.
         (b"\xff" * 4, struct.pack("!HH", flow.source_port, flow.destination_port), layout.ports_offset),
         *_address_keys(flow.source, layout.source_offset),
         *_address_keys(flow.destination, layout.destination_offset),
@@ -176,28 +176,28 @@ def new_filter(index: int, flow: FlowFilter) -> bytes:
 
 
 def deleted_filter(index: int, flow: FlowFilter) -> bytes:
-    """Classify a flow no longer."""
+    """Return the message that removes the filter of a flow."""
     return _filter(RTM_DELTFILTER, 0, index, flow.handle, flow.parent, layout_of(flow.source), b"")
 
 
 def dump(kind: int, index: int, parent: int = 0) -> bytes:
-    """Ask for all classes of a device, or all filters of a queue."""
+    """Return the query for all classes of a device, or all filters of a queue."""
     return _message(kind, _DUMP, _TCMSG.pack(0, index, 0, parent, 0))
 
 
 def get_qdisc(index: int, parent: int) -> bytes:
-    """Ask for the queue at a place of the device."""
+    """Return the query for the queue with this parent on the device."""
     return _message(RTM_GETQDISC, _ECHO, _TCMSG.pack(0, index, 0, parent, 0))
 
 
 def numbered(message: bytes, sequence: int, flags: int = 0) -> bytes:
-    """Return the message with its sequence number, and with more flags."""
+    """Return the message with a sequence number and additional flags."""
     length, kind, old_flags, _, port = _HEADER.unpack_from(message)
     return _HEADER.pack(length, kind, old_flags | flags, sequence, port) + message[_HEADER.size :]
 
 
 def class_rate(body: bytes) -> tuple[int, int] | None:
-    """Read handle and bytes per second from the body of a class; None where it is not of HTB."""
+    """Read handle and bytes per second from the body of a class; None if it is not an HTB class."""
     _, _, handle, _, _ = _TCMSG.unpack_from(body)
     attributes = dict(attributes_of(body[_TCMSG.size :]))
     if attributes[_TCA_KIND] != b"htb\0":
@@ -230,7 +230,7 @@ def attributes_of(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _class_body(index: int, htb: HtbClass) -> bytes:
-    # The older field ends at 4 GB/s; the newer one is given too from there on.
+    # The 32-bit field is limited to 4 GB/s; for higher rates the 64-bit attributes are added.
     rate = _RATESPEC.pack(0, _LINKLAYER_ETHERNET, 0, -1, 0, min(htb.bytes_s, 2**32 - 1))
     ticks = min(htb.burst_bytes * 10**9 // (htb.bytes_s * _TICK_NS), 2**32 - 1)
     options = _attribute(_HTB_PARMS, rate + rate + _HTB_OPT_REST.pack(ticks, ticks, htb.quantum_bytes, 0, 0))
@@ -274,7 +274,7 @@ _KIND_U32 = _attribute(_TCA_KIND, b"u32\0")
 
 
 def packed(flow: Flow) -> tuple[bytes, bytes]:
-    """Return the source and destination address of a flow; an IPv4 flow of an IPv6 socket has IPv4 addresses."""
+    """Return the packed source and destination addresses of a flow; IPv4-mapped IPv6 addresses become IPv4."""
     source, destination = _packed(flow.source_address), _packed(flow.destination_address)
     if len(source) != len(destination):
         raise InvalidInput(

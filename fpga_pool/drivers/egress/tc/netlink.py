@@ -1,4 +1,4 @@
-"""Netlink: many messages to the kernel in one call, and queries of devices and queues, which need no privilege."""
+"""Netlink: batches of messages to the kernel, and queries of devices and queues, which need no privileges."""
 
 import errno
 import os
@@ -15,12 +15,12 @@ from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, Service
 
 # ---- Messages and answers
 
-#: The kernel answers a batch before `send` returns: what it answers must fit the socket's buffer, if it refuses all.
+#: Messages per batch. The kernel replies before `send` returns, so even a refusal of all must fit the socket's buffer.
 _BATCH = 100
 _BUFFER_BYTES = 1 << 20
-#: A whole dump part; the kernel makes them no larger.
+#: Maximum size of a part of a dump, set by the kernel.
 _PART_BYTES = 1 << 16
-#: A dump during which something changed is begun again.
+#: Attempts at a dump, which is repeated if something changed during it.
 _DUMP_ATTEMPTS = 5
 _TIMEOUT_S = 30.0
 
@@ -30,12 +30,12 @@ _ERROR = struct.Struct("=i")
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _DUMP_INTERRUPTED, _TEXT_FOLLOWS = 0x10, 0x200
 _ERROR_TEXT = 1
-#: An error message without the original's content: the error number and the header of what failed.
+#: Size of an error message without the original's content: the error number and the header of the failed message.
 _ERROR_BYTES = _ERROR.size + _HEADER.size
 
 
 class Refusal(NamedTuple):
-    """A message that the kernel refused: its position, the error number, and the kernel's words for it, if any."""
+    """A message that the kernel refused: its position, the error number, and the kernel's error text, if any."""
 
     position: int
     number: int
@@ -53,7 +53,7 @@ class _Answer(NamedTuple):
 
 
 def transact(messages: Sequence[bytes]) -> list[Refusal]:
-    """Have the kernel execute the messages in this order; one that it refuses does not keep it from the others."""
+    """Let the kernel execute the messages in order; a refused message does not stop the others."""
     refusals = []
     with closing(_socket()) as sock:
         for begin in range(0, len(messages), _BATCH):
@@ -67,10 +67,10 @@ def transact(messages: Sequence[bytes]) -> list[Refusal]:
 
 
 def query(message: bytes) -> list[bytes]:
-    """Return what the kernel says: the bodies of its messages; OSError where it refuses."""
+    """Return the bodies of the kernel's reply messages. Raises OSError if it refuses the query."""
     for _ in range(_DUMP_ATTEMPTS):
         with closing(_socket()) as sock:
-            # A queue that cannot be configured is answered by nothing but the acknowledgement.
+            # For a queue that cannot be configured the kernel sends only the acknowledgement.
             sock.send(numbered(message, 1, ACK))
             answers = list(_until_done(sock))
         if not any(answer.flags & _DUMP_INTERRUPTED for answer in answers):
@@ -139,16 +139,16 @@ _REQUEST = 0x1
 #: ifinfomsg: family, type, index, flags, change mask.
 _IFINFOMSG = struct.Struct("=BxHiII")
 _IFLA_MTU, _IFLA_IFALIAS = 4, 20
-#: How the alias of an ifb begins; the tap that is redirected to it follows.
+#: Prefix of the alias of an ifb, followed by the name of the tap that is redirected to it.
 IFB_ALIAS = "fpga_pool: into "
-#: By these priorities an agent knows the filters of an earlier one at the ingress of a device: for IPv4, for IPv6.
+#: Priorities of our IPv4 and IPv6 filters at the ingress of a device; an agent recognizes earlier filters by them.
 INGRESS_PRIOS = (0xF940, 0xF941)
 #: Bytes of the link header by type of device (linux/if_arp.h): Ethernet, loopback, and tun without one.
 _HEADER_BYTES = {1: 14, 772: 14, 0xFFFE: 0}
 
 
 def link(device: str) -> Link:
-    """Look a device up by its name."""
+    """Return a device by its name. Raises NotFound if it does not exist, InvalidInput if its type is unsupported."""
     index, device_type, attributes = _device(device)
     if device_type not in _HEADER_BYTES:
         raise InvalidInput(f"device {device}: expected Ethernet or tun, found type {device_type}")
@@ -157,7 +157,7 @@ def link(device: str) -> Link:
 
 
 def alias(device: str) -> str:
-    """Return the alias of a device, "" where it has none."""
+    """Return the alias of a device; "" = none."""
     return _device(device)[2].get(_IFLA_IFALIAS, b"").rstrip(b"\0").decode(errors="replace")
 
 
@@ -172,7 +172,7 @@ def _device(device: str) -> tuple[int, int, dict[int, bytes]]:
 
 
 def is_ours(index: int) -> bool:
-    """Return whether the device's root is our queue; Conflict where it is someone else's."""
+    """Return whether the device's root is our queue. Raises Conflict if another program has configured one."""
     found = _qdisc_at(index, messages.ROOT)
     if found is None:
         return False
@@ -182,12 +182,12 @@ def is_ours(index: int) -> bool:
 
 
 def redirects(index: int, ifb: str) -> bool:
-    """Return whether our filters redirect what enters at the device; Conflict where someone else's are there."""
+    """Return whether our filters redirect ingress of the device. Raises Conflict if another program's are there."""
     found = _qdisc_at(index, messages.INGRESS)
     if found is None:
         return False
     prios = {each.prio for each in filters(index, messages.INGRESS_HANDLE)}
-    # An earlier agent that was killed between the queue and its filters left at least the ifb.
+    # An earlier agent that was killed before it added the filters has left at least the ifb.
     ours = prios <= set(INGRESS_PRIOS) if prios else any(name == ifb for _, name in socket.if_nameindex())
     if found[0] != "ingress" or not ours:
         raise Conflict(_foreign("ingress", *found))
@@ -195,7 +195,7 @@ def redirects(index: int, ifb: str) -> bool:
 
 
 def class_rates(index: int) -> dict[int, int]:
-    """Return bytes per second by handle of the device's HTB classes."""
+    """Return the rates, in bytes per second, of the device's HTB classes by handle."""
     bodies = query(messages.dump(messages.RTM_GETTCLASS, index))
     return dict(found for body in bodies if (found := messages.class_rate(body)))
 
@@ -206,7 +206,7 @@ def filters(index: int, parent: int) -> list[messages.FilterId]:
 
 
 def _qdisc_at(index: int, parent: int) -> tuple[str, int] | None:
-    """Return kind and handle of the queue that was configured there; None where the kernel's default is."""
+    """Return kind and handle of the configured queue with this parent; None if it is the kernel's default."""
     try:
         found = query(messages.get_qdisc(index, parent=parent))
     except OSError as error:

@@ -1,9 +1,9 @@
-"""Handles of a flow in the kernel, and the HTB parameters of its rate.
+"""Kernel handles of a flow, and the HTB parameters of its rate.
 
-A flow has a class, and a filter in the hash table.  The kernel's work for a new class grows with the classes of the
-same queue, because it looks through all of them for filters to bind (`tc_bind_tclass`).  With ten thousand classes in
-one queue that takes longer than everything else.  So a queue has 1024 at most: the first flows are classes of the
-device's own queue, the others of further queues below it.
+A flow has a class, and a filter in the hash table.  The kernel's work for a new class grows with the number of classes
+in the queue, because it searches all of them for filters to bind (`tc_bind_tclass`).  With 10,000 classes in one queue
+that would dominate.  So a queue has at most 1024 classes: the first flows are classes of the device's root queue, the
+others of further queues below it (groups).
 """
 
 import heapq
@@ -20,39 +20,39 @@ from fpga_pool.model.exceptions import Conflict
 
 # ---- Handles
 
-#: The device's own queue, by which an agent knows what an earlier one left; the next GROUPS - 1 are those below it.
+#: Major number of the device's root queue, by which an agent recognizes it. The next GROUPS - 1 are the queues below.
 MAJOR = 0xF940
 GROUPS = 64
 GROUP_FLOWS = 1024
-#: Plus g: the class of the device's own queue that holds the queue of group g.
+#: The class _GROUP_CLASS + g of the root queue contains the queue of group g.
 _GROUP_CLASS = 0x8000
-#: For classes that are there for a moment only, in any queue.
+#: Minor number of temporary classes, in any queue.
 PASSING_MINOR = 0x7FFF
-#: How many filters one bucket of a hash table takes.
+#: Maximum number of filters in one bucket of a hash table.
 _NODES = 0xFFF
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One queue of flows: `qdisc` is its handle, `parent` the class that holds it, or the root of the device."""
+    """One queue of flows: `qdisc` is its handle, `parent` the class that contains it, or the root of the device."""
 
     qdisc: int
     parent: int
 
     @staticmethod
     def at(position: int) -> "Group":
-        """Return the group of this position."""
+        """Return the group at this position."""
         parent = MAJOR << 16 | _GROUP_CLASS + position if position else ROOT
         return Group((MAJOR + position) << 16, parent)
 
 
-#: The group of the device's own queue.
+#: The group of the device's root queue.
 ROOT_GROUP = Group.at(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a flow is in the kernel."""
+    """The kernel handles of a flow."""
 
     position: int
     group: Group
@@ -61,7 +61,7 @@ class Place:
 
 
 class Numbers:
-    """Gives the lowest number that is free, from 1 on."""
+    """Allocates the lowest free number, starting at 1."""
 
     def __init__(self, highest: int) -> None:
         self._fresh = count(1)
@@ -69,7 +69,7 @@ class Numbers:
         self._free = highest
 
     def take(self) -> int | None:
-        """Return a number, None where all are taken."""
+        """Allocate a number; None if all are taken."""
         if not self._free:
             return None
         self._free -= 1
@@ -90,7 +90,7 @@ class Places:
         self._nodes: defaultdict[tuple[int, int, int], Numbers] = defaultdict(lambda: Numbers(_NODES))
 
     def take(self, flow: Flow) -> Place:
-        """Find room for a flow; Conflict where there is none."""
+        """Allocate a place for a flow. Raises Conflict if there is none left."""
         source, destination = packed(flow)
         number = self._minors.take()
         if number is None:
@@ -98,7 +98,7 @@ class Places:
         position, minor = divmod(number - 1, GROUP_FLOWS)
         group = Group.at(position)
         classid = group.qdisc | minor + 1
-        # A packet meets the device's own queue first, which sends it on to the queue of its group.
+        # A packet enters the device's root queue first, which passes it to the queue of its group.
         hops = [(group.qdisc, classid)]
         if group != ROOT_GROUP:
             hops.insert(0, (ROOT_GROUP.qdisc, group.parent))
@@ -129,27 +129,27 @@ class Places:
 
 # ---- Rates
 
-#: TCP's header with the timestamps option, which Linux sends by default.
+#: Size of a TCP header with the timestamps option, which Linux sends by default.
 _TCP_HEADER_BYTES = 20 + 12
 _IP_HEADER_BYTES = {4: 20, 6: 40}
-#: HTB takes 2**64, but the precision of its clock suffers from much more than any network has (8.8 Tbit/s).
+#: "Unlimited" rate, 8.8 Tbit/s. HTB accepts up to 2**64, but rates far above those of networks impair its precision.
 UNLIMITED_BYTES_S = 2**40
-#: HTB has no rate of 0.  A held flow trickles: nothing beside a planned rate, but enough that TCP does not give up or
-#: forget what the path can do.
+#: HTB has no rate of 0.  A held flow trickles: negligible beside a planned rate, but enough that TCP neither gives up
+#: nor forgets the capacity of the path.
 HELD_BYTES_S = 100_000 // 8
-#: One GSO packet: classes that compete for a full link take turns with so much.
+#: One GSO packet: the amount with which classes that compete for a full link take turns.
 QUANTUM_BYTES = 65_536
-#: What a class may save while the host does not get round to sending: less than this and a busy host loses rate.
+#: Time for which a class may accumulate unused rate while the host cannot send; with less a busy host loses rate.
 _BURST_S = 0.04
 _MIN_BURST_BYTES = 2 * QUANTUM_BYTES
-#: A class pays for a packet after it was sent, and no change of rate forgives the debt: at the old rate it is paid off
-#: before the new one begins.  Up to so long that does not matter.
+#: A class pays for a packet after sending it, and the debt survives a change of rate: the new rate starts only when the
+#: debt is paid off at the old one.  A debt up to this duration does not matter.
 _SHORT_DEBT_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A network device, as far as the size of its packets goes."""
+    """The index of a network device, and the sizes that determine those of its packets."""
 
     index: int
     mtu_bytes: int
@@ -170,7 +170,7 @@ def wire_ratio(link: Link, ip_version: int) -> float:
 
 
 def shape(rate_bps: float, link: Link, ip_version: int) -> Shape:
-    """Return what holds a flow's goodput to the rate."""
+    """Return the HTB parameters that limit a flow's goodput to the rate."""
     if rate_bps == 0:
         return Shape(HELD_BYTES_S, link.mtu_bytes + link.header_bytes)
     if math.isinf(rate_bps):
@@ -180,12 +180,12 @@ def shape(rate_bps: float, link: Link, ip_version: int) -> Shape:
 
 
 def debt_matters(old: Shape, new: Shape) -> bool:
-    """Return whether a flow that shall go faster may have to pay for its last packet for long."""
+    """Return whether the debt of the last packet may delay an increase of a flow's rate noticeably."""
     return new.bytes_s > old.bytes_s and QUANTUM_BYTES / old.bytes_s > _SHORT_DEBT_S
 
 
 def goodput_bps(bytes_s: int, link: Link, ip_version: int) -> float:
-    """Return the rate that a class of this many bytes per second stands for; the inverse of `shape`."""
+    """Return the goodput in bits per second of a class with this rate in bytes/s; the inverse of `shape`."""
     if bytes_s == HELD_BYTES_S:
         return 0.0
     if bytes_s >= UNLIMITED_BYTES_S:

@@ -1,4 +1,4 @@
-"""All devices of a host as one egress driver: a flow is limited where its source's packets pass."""
+"""All devices of a host as one egress driver: a flow is limited on the device that its packets pass."""
 
 import ipaddress
 import logging
@@ -14,9 +14,10 @@ LOG = logging.getLogger(__name__)
 
 
 class TcEgress(EgressDriver):
-    """`drivers` by the network that they serve, such as "192.0.2.0/24" for the NIC; the most specific network counts.
+    """Selects the driver of each flow: from `drivers`, by the most specific network that contains the source address.
 
-    A flow of a virtual machine is limited at the tap that has its source address, of those that are followed.
+    A network is, for example, "192.0.2.0/24" for the NIC. A flow of a virtual machine is limited at the tap with its
+    source address, if `follow` has announced that tap.
     """
 
     def __init__(self, drivers: Mapping[str, EgressDriver]) -> None:
@@ -26,7 +27,7 @@ class TcEgress(EgressDriver):
             raise InvalidInput(f"network of a device: {error}") from error
         self._networks = sorted(networks.items(), key=lambda item: item[0].prefixlen, reverse=True)
         self._driver_of: dict[str, EgressDriver] = {}
-        #: Device of each address of each virtual machine, None before they are known; the drivers of those with flows.
+        #: Device by virtual machine and address (None = not known yet), and the drivers of devices with flows.
         self._taps: dict[tuple[str, str], str] | None = None
         self._at_taps: dict[str, EgressDriver] = {}
         self._refused: dict[str, str] = {}
@@ -36,7 +37,7 @@ class TcEgress(EgressDriver):
         self.open_all([LimitedFlow(flow, rate_bps)])
 
     def open_all(self, limits: Iterable[LimitedFlow]) -> None:
-        # Device by device: where one refuses, the flows of those before it are open.
+        # If a device refuses, the flows of the devices before it are already open.
         with self._lock:
             parts: defaultdict[EgressDriver, list[LimitedFlow]] = defaultdict(list)
             for limit in limits:
@@ -87,7 +88,7 @@ class TcEgress(EgressDriver):
             refused = self._refused
             self._refused = {device: why for device in devices if (why := _refusal(device))}
             for device in self._refused.keys() - refused.keys():
-                LOG.warning("flows are not held: %s", self._refused[device])
+                LOG.warning("flows of a server cannot be limited: %s", self._refused[device])
             return devices - self._refused.keys()
 
     def flows(self) -> tuple[LimitedFlow, ...]:
@@ -126,7 +127,7 @@ class TcEgress(EgressDriver):
 
 
 def _refusal(device: str) -> str:
-    """Return why flows cannot be held at a tap; "" = they can."""
+    """Return why flows cannot be limited at a tap; "" = they can."""
     try:
         IngressAttachment(device).check()
     except (FpgaPoolError, OSError) as error:

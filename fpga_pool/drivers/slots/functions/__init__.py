@@ -1,6 +1,6 @@
-"""Software models of the accelerator functions: they really compute, so a simulated slot gives correct results.
+"""Software models of the accelerator functions, which compute real results for simulated slots and CPU workers.
 
-Each is named by an entry point of the group `fpga_pool.function_models`.
+Each model is registered as an entry point of the group `fpga_pool.function_models`.
 """
 
 from functools import cache
@@ -16,15 +16,15 @@ GROUP = "fpga_pool.function_models"
 
 
 class FunctionModel(Protocol):
-    """Computes what the accelerator would."""
+    """A function that computes the result of an accelerator in software."""
 
     def __call__(self, source: Path, sink: Path) -> None:
-        """Read the whole input file and write the result file; InvalidInput says what is wrong with the input."""
+        """Read the whole input file and write the result file. Raises InvalidInput if the input is invalid."""
 
 
 @cache
 def function_model(name: str) -> FunctionModel:
-    """Return the model registered under this name; UnknownFunction if there is none."""
+    """Return the model registered under this name. Raises UnknownFunction if there is none."""
     try:
         return cast("FunctionModel", DriverManager(GROUP, name).driver)
     except NoMatches:

@@ -1,4 +1,4 @@
-"""Functions of photos and frames: `dnn` and `gmm`."""
+"""Functions that process photos and video frames: `dnn` and `gmm`."""
 
 import hashlib
 from pathlib import Path
@@ -26,7 +26,7 @@ _PHOTOS_AT_ONCE = 256
 
 
 def weights(name: str, inputs: int, outputs: int) -> NDArray[np.float32]:
-    """Return the (inputs, outputs) weights of a layer: whole numbers up to LARGEST_WEIGHT either way."""
+    """Return the weights of a layer, shape (inputs, outputs): integers in [-LARGEST_WEIGHT, LARGEST_WEIGHT]."""
     stream = np.frombuffer(hashlib.shake_256(name.encode()).digest(inputs * outputs), np.uint8)
     whole = stream.astype(np.int16) % (2 * LARGEST_WEIGHT + 1) - LARGEST_WEIGHT
     return whole.astype(np.float32).reshape(inputs, outputs)
@@ -37,14 +37,14 @@ _SECOND = weights("fpga_pool dnn layer 2", HIDDEN, CLASSES)
 
 
 def dnn(source: Path, sink: Path) -> None:
-    """Photo classification by a small quantised neural network with fixed weights.
+    """Classify photos with a small quantised neural network with fixed weights.
 
     Input: photos of 32 x 32 pixels, row by row, each pixel 16 bits little-endian (5 bits red, 6 green, 5 blue): 2048
     bytes per photo, the size in the makespan paper, section 1. Result: one byte per photo, its class 0..9.
 
-    All values are whole numbers small enough that 32-bit floats add them exactly, so every machine, whatever its order
-    of summation, gives the same classes. The weights are pseudo-random: the network computes as a trained one does, but
-    its classes mean nothing.
+    All values are integers small enough for exact sums in 32-bit floats, so every machine gives the same classes,
+    whatever its order of summation. The weights are pseudo-random: the network does the same computation as a trained
+    one, but its classes have no meaning.
     """
     size_bytes = source.stat().st_size
     if size_bytes == 0 or size_bytes % PHOTO_BYTES:
@@ -55,7 +55,7 @@ def dnn(source: Path, sink: Path) -> None:
 
 
 def _classes(photos: NDArray[np.uint16]) -> NDArray[np.uint8]:
-    """Return the (N,) classes of (N, PIXELS) photos."""
+    """Return the classes, shape (N,), of photos of shape (N, PIXELS)."""
     channels = np.concatenate([photos >> 11, (photos >> 5) & 0x3F, photos & 0x1F], axis=1)
     hidden = np.maximum(channels.astype(np.float32) @ _FIRST, 0)
     scores = np.floor(hidden / 2**HIDDEN_SHIFT_BITS) @ _SECOND
@@ -76,7 +76,7 @@ _LIMITS = {"frames": 2**20, "height": LARGEST_SIDE, "width": LARGEST_SIDE}
 
 
 class _Mixture:
-    """Weights, means and variances, each (COMPONENTS, H, W), sorted by falling weight."""
+    """Weights, means and variances, each of shape (COMPONENTS, H, W), sorted by descending weight."""
 
     def __init__(self, frame: NDArray[np.float64]) -> None:
         self._weight = np.zeros((COMPONENTS, *frame.shape))
@@ -85,7 +85,7 @@ class _Mixture:
         self._variance = np.full_like(self._mean, FIRST_VARIANCE)
 
     def is_foreground(self, frame: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Judge the (H, W) frame, then learn from it."""
+        """Return which pixels of the (H, W) frame are foreground, then update the mixture with the frame."""
         owned, known = self._owners(frame)
         heavier = np.cumsum(self._weight, axis=0) - self._weight
         in_background: NDArray[np.bool_] = np.logical_or.reduce(owned & (heavier < BACKGROUND_SHARE), axis=0)
@@ -95,7 +95,7 @@ class _Mixture:
         return ~in_background
 
     def _owners(self, frame: NDArray[np.float64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which component each pixel belongs to, the heaviest that is near, and whether there is one."""
+        """Return the component of each pixel (the heaviest nearby one, as a mask), and whether it has one."""
         near = ((frame - self._mean) ** 2 < NEAR * self._variance) & (self._weight > 0)
         known: NDArray[np.bool_] = np.logical_or.reduce(near, axis=0)
         return near & (np.cumsum(near, axis=0) == 1), known

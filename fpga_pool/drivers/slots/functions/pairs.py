@@ -1,4 +1,4 @@
-"""Functions of pairs of images: `optical_flow` and `stereo`; they need scipy."""
+"""Functions that process pairs of images: `optical_flow` and `stereo`. They need scipy."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ LEAST_TEXTURE = 1.0
 
 
 def optical_flow(source: Path, sink: Path) -> None:
-    """Motion between two images: Lucas-Kanade optical flow over 7 x 7 windows.
+    """Compute the motion between two images: Lucas-Kanade optical flow over 7 x 7 windows.
 
     Input: unsigned 32-bit height and width (at least 2), little-endian, then the earlier and the later image, one byte
     per pixel. Result: height x width pairs of little-endian 32-bit floats, motion in x and in y, in pixels; zero where
@@ -29,7 +29,7 @@ def optical_flow(source: Path, sink: Path) -> None:
 
 
 def _flow(earlier: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the (H, W, 2) motion: in each window the least-squares solution of Ix u + Iy v = -It."""
+    """Return the motion, shape (H, W, 2): the least-squares solution of Ix u + Iy v = -It in each window."""
     gradient_y, gradient_x = np.gradient((earlier + later) / 2)
     change = later - earlier
     xx, xy, yy = _mean(np.square(gradient_x)), _mean(gradient_x * gradient_y), _mean(np.square(gradient_y))
@@ -43,7 +43,7 @@ def _flow(earlier: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[n
 
 
 def _mean(values: ArrayLike) -> NDArray[np.float64]:
-    """Return the mean over the window around each pixel; the border is repeated outwards."""
+    """Return the mean over the window around each pixel, with border pixels repeated outwards."""
     means: NDArray[np.float64] = uniform_filter(values, WINDOW, mode="nearest")
     return means
 
@@ -51,12 +51,12 @@ def _mean(values: ArrayLike) -> NDArray[np.float64]:
 BLOCK = 7
 MOST_DISPARITIES = 128
 _LIMITS = {"height": LARGEST_SIDE, "width": LARGEST_SIDE, "disparities": MOST_DISPARITIES}
-#: Difference where the right image has no such column: no real difference is larger.
+#: Difference for columns outside the right image: the largest possible difference of two pixels.
 OUTSIDE = 255
 
 
 def stereo(source: Path, sink: Path) -> None:
-    """Depth from two cameras: disparity by block matching.
+    """Compute the disparity of two camera images by block matching.
 
     Input: unsigned 32-bit height, width and number of disparities, little-endian, then the left and the right image,
     one byte per pixel. Result: height x width bytes, the disparity d of each pixel of the left image: where the sum of

@@ -1,6 +1,6 @@
-"""Functions of streams of bytes: `aes`, `mvm`, `sha256`, `wordcount`; and how binary inputs are read in bounded memory.
+"""Functions that process byte streams (`aes`, `mvm`, `sha256`, `wordcount`), and readers of binary inputs.
 
-Headers are little-endian, sizes exact.
+The readers use bounded memory. Headers are little-endian. Inputs must have exactly the size that the header specifies.
 """
 
 import hashlib
@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 from fpga_pool.model.exceptions import InvalidInput
 
 CHUNK_BYTES = 1 << 20
-#: Largest height and width of an image: bounds the memory of the functions that hold whole images.
+#: Largest height and width of an image. Bounds the memory of functions that hold whole images.
 LARGEST_SIDE = 4096
 
 Image = NDArray[np.uint8]
 
 
 def chunks(file: BinaryIO, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """Return the rest of the file piece by piece."""
+    """Yield the rest of the file in chunks."""
     while chunk := file.read(size_bytes):
         yield chunk
 
 
 def read_exactly(file: BinaryIO, size_bytes: int, what: str) -> bytes:
-    """Return the next bytes; InvalidInput if the file ends before."""
+    """Return the next `size_bytes` bytes. Raises InvalidInput if the file is shorter."""
     data = file.read(size_bytes)
     if len(data) < size_bytes:
         raise InvalidInput(f"{what}: expected {size_bytes} bytes, the input ends after {len(data)}")
@@ -39,7 +39,7 @@ def read_exactly(file: BinaryIO, size_bytes: int, what: str) -> bytes:
 
 
 def read_header(file: BinaryIO, limits: dict[str, int]) -> tuple[int, ...]:
-    """Return one unsigned 32-bit little-endian number per name, each from 1 to its limit."""
+    """Read one unsigned 32-bit little-endian number per name, each in the range from 1 to its limit."""
     data = read_exactly(file, 4 * len(limits), f"header ({', '.join(limits)})")
     values = struct.unpack(f"<{len(limits)}I", data)
     for (name, limit), value in zip(limits.items(), values, strict=True):
@@ -49,21 +49,21 @@ def read_header(file: BinaryIO, limits: dict[str, int]) -> tuple[int, ...]:
 
 
 def require_size(source: Path, expected_bytes: int) -> None:
-    """Refuse an input that is not exactly as long as its header says."""
+    """Raise InvalidInput unless the input is exactly as long as its header specifies."""
     found = source.stat().st_size
     if found != expected_bytes:
         raise InvalidInput(f"input: the header specifies {expected_bytes} bytes in total, found {found}")
 
 
 def read_image(file: BinaryIO, height: int, width: int, what: str) -> Image:
-    """Return the next (height, width) image of 8-bit grey values."""
+    """Return the next image of 8-bit grey values, shape (height, width)."""
     return np.frombuffer(read_exactly(file, height * width, what), np.uint8).reshape(height, width)
 
 
 def read_image_pair(
     source: Path, what: tuple[str, str], limits: dict[str, int]
 ) -> tuple[tuple[int, ...], Image, Image]:
-    """Return the header values (height and width first) and the two images that are the rest of the input."""
+    """Return the header values (height and width first) and the two images that follow the header."""
     with source.open("rb") as file:
         header = read_header(file, limits)
         height, width = header[:2]
@@ -75,13 +75,13 @@ def read_image_pair(
 
 
 def sha256(source: Path, sink: Path) -> None:
-    """SHA-256 of the input.  Result: 64 hexadecimal digits and a newline."""
+    """Compute the SHA-256 of the input.  Result: 64 hexadecimal digits and a newline."""
     with source.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     sink.write_text(f"{digest.hexdigest()}\n")
 
 
-#: (256,) is this byte white space?
+#: Whether each byte value is ASCII white space, shape (256,).
 _IS_SPACE = np.isin(np.arange(256), np.frombuffer(b" \t\n\v\f\r", np.uint8))
 
 
@@ -95,7 +95,7 @@ def wordcount(source: Path, sink: Path) -> None:
     with source.open("rb") as file:
         for chunk in chunks(file):
             space = _IS_SPACE[np.frombuffer(chunk, np.uint8)]
-            # A word begins where a byte that is not space follows one that is; the first looks at the last chunk.
+            # A word begins where a non-space follows a space. `after_space` is carried over from the last chunk.
             words += int(after_space and not space[0]) + int(np.count_nonzero(space[:-1] > space[1:]))
             after_space = bool(space[-1])
     sink.write_text(f"{words}\n")
@@ -106,7 +106,7 @@ COUNTER_BYTES = 16
 
 
 def aes(source: Path, sink: Path) -> None:
-    """AES-256 in counter mode.
+    """Encrypt or decrypt data with AES-256 in counter mode.
 
     Input: 32 bytes of key, 16 bytes of initial counter block, then the data to encrypt (or decrypt: the same
     operation). Result: as many bytes as there is data.
@@ -125,7 +125,7 @@ _MVM_LIMITS = {"rows": 2**32 - 1, "columns": 2**20}
 
 
 def mvm(source: Path, sink: Path) -> None:
-    """Matrix-vector product.
+    """Compute a matrix-vector product.
 
     Input: unsigned 32-bit rows and columns, the vector (columns), then the matrix row by row; all values 32-bit floats,
     little-endian. Result: rows 32-bit floats, little-endian; sums are taken in 64 bits.

@@ -1,8 +1,8 @@
-"""Figures 3 and 4 of the benefit paper, section V, and ours: the bound, other mixes, what the results depend on."""
+"""Figures 3 and 4 of the benefit paper, section V, and ours: bounds, other mixes, causes of the paper's results."""
 
 from fpga_pool.experiments.figures.benefit import by_cell, foresight, optimal, variations
 
-#: By number.
+#: In order of their numbers.
 EXPERIMENTS = (
     by_cell.PUBLISHED_EXPERIMENT,
     by_cell.REPLACING_EXPERIMENT,

@@ -20,17 +20,17 @@ from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sampl
 # ---- Figures 3 and 4
 
 _WHERE = "section V, figure 3"
-#: "When the workload is light", and where slots are scarce and not yet all alike.
+#: Alphas "when the workload is light", and alphas where slots are scarce but not yet all used for the same function.
 LIGHT, MIDDLE = 2.0, (6.0, 12.0)
 
 
 def _measure(policies: Sequence[str], catalogue: str, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run one trace by each policy."""
+    """Simulate one trace under each policy."""
     yield from runs.catalogue_benefits(catalogue, catalogue, runs.LOAD_S, alpha, policies, seed, settings)
 
 
 def _published_claims(samples: Samples) -> Iterator[Claim]:
-    """Yield what section V says of figure 3."""
+    """Yield the claims of section V about figure 3."""
     for catalogue in CATALOGUES:
         yield from _published_of_catalogue(samples, catalogue)
 
@@ -59,7 +59,7 @@ def _published_of_catalogue(samples: Samples, panel: str) -> Iterator[Claim]:
     yield runs.share_claim(samples, panel, f"catalogue {panel.upper()}", (runs.BASELINE, runs.KEEPING, runs.OURS))
 
 
-#: One for each catalogue, and the places on its x axis.
+#: One panel for each catalogue, and the places on its x axis.
 PANELS = tuple(
     Panel(key=name, title=f"catalogue {name.upper()}", x_label=runs.ALPHA, y_label="benefit, vCPUs")
     for name in CATALOGUES
@@ -81,7 +81,7 @@ _REPLACING_WHERE = "section V, figure 4"
 
 
 def _replacing_claims(samples: Samples) -> Iterator[Claim]:
-    """Yield what section V says of figure 4, and how ours compares."""
+    """Yield the claims of section V about figure 4, with our policy for comparison."""
     for panel in CATALOGUES:
         title = f"catalogue {panel.upper()}"
         yield Claim(
@@ -121,12 +121,12 @@ class Cell(NamedTuple):
 
     @property
     def panel(self) -> str:
-        """Name its panel."""
+        """Return the key of its panel."""
         return f"{self.catalogue}-{self.load_s:g}"
 
     @property
     def title(self) -> str:
-        """Say the same for people."""
+        """Return the title of its panel."""
         return f"catalogue {self.catalogue.upper()}, loads of {self.load_s:g} s"
 
 
@@ -140,13 +140,13 @@ def _panels(cells: Iterable[Cell]) -> tuple[Panel, ...]:
 
 
 def _measure_cell(cell: Cell, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run one trace by each policy."""
+    """Simulate one trace under each policy."""
     policies = runs.KEEPING, runs.REPLACING
     yield from runs.catalogue_benefits(cell.panel, cell.catalogue, cell.load_s, alpha, policies, seed, settings)
 
 
 def _claims(samples: Samples) -> list[Claim]:
-    """Return how near each policy is to the bound."""
+    """Return the mean share of the bound that each policy reaches, by cell."""
     return [runs.share_claim(samples, cell.panel, cell.title) for cell in _CELLS]
 
 
@@ -161,13 +161,13 @@ EXPERIMENT = Experiment(
 )
 
 
-#: A catalogue drawn again for each seed.
+#: A catalogue that is drawn separately for each seed.
 RANDOM = "random"
 _DRAWN_FROM = [*_CELLS, *(Cell(RANDOM, load_s) for load_s in LOADS_S)]
 
 
 def _measure_ratios(cell: Cell, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run one trace by three policies, on one card."""
+    """Simulate one trace under three policies, on one card."""
     policies = runs.KEEPING, runs.REPLACING, runs.OURS
     if cell.catalogue == RANDOM:
         pool = random_speedups(card_pool(reference_catalogue("a"), cell.load_s), seed)
@@ -181,7 +181,7 @@ def _measure_ratios(cell: Cell, alpha: float, seed: int, settings: Settings) -> 
 
 
 def _ratio_claim(samples: Samples, cell: Cell) -> Claim:
-    """Return the ratio of the means where it is least, and its standard error."""
+    """Return the smallest ratio of the means over alpha, with its standard error."""
     panel = cell.panel
     found = {float(x): ratio_of_means(samples, panel, x) for x in samples.places(panel, runs.OURS)}
     alpha = min(found, key=lambda x: found[x][0])
@@ -197,9 +197,9 @@ def _ratio_claim(samples: Samples, cell: Cell) -> Claim:
 
 
 def ratio_of_means(samples: Samples, panel: str, x: float | str) -> tuple[float, float]:
-    """Return the mean benefit of ours over that of the better of the two, and its standard error; nan with one seed.
+    """Return the ratio of our mean benefit to that of the better of the two, and its standard error; nan with one seed.
 
-    The error is that of the mean difference of the two on the same traces, as a share of the other's mean.
+    The error is that of the mean difference on the same traces, as a share of the other policy's mean.
     """
     other = max((runs.KEEPING, runs.REPLACING), key=lambda name: samples.mean(panel, name, x))
     ours, theirs = (

@@ -1,14 +1,15 @@
-"""Figure 11, ours: the value of foresight, at an alpha of 1 from empty slots and loads of 2 s.
+"""Figure 11, ours: the value of foresight, at an alpha of 1 from empty slots and with loads of 2 s.
 
-Between ours and the clairvoyant optimum lies the most that any policy can expect without foresight, even one that
-knows the mix and the intervals.  `Unforeseen` computes it where every job comes when the one before it would end.
+Between the benefit of our policy and the clairvoyant optimum lies the highest expected benefit of any policy without
+foresight, even one that knows the mix and the intervals.  `Unforeseen` computes it for traces in which every job
+arrives when the previous one would end.
 
-It is a dynamic programme over the state of a card and its queue.  Time counts in intervals: one job comes at the end
-of each, of any function alike, and works as long as one interval and waits as long as one; a load takes some.  Then
-nothing is learned between two arrivals, and whatever is begun there can as well be begun at the arrival before: only
-whole times are examined.  Simplifications make the value larger, so it stays an upper bound: the shared DMA is left
-out, and so is which of several jobs a slot loads for (all of a function wait beyond their patience while one does); a
-preemptible job that gives way to a load is counted to its end.
+It is a dynamic programme over the state of a card and its queue.  Time is counted in intervals: one job arrives at the
+end of each, with equal probability for each function; it works for one interval and waits for one at most.  A load
+takes a whole number of intervals.  So nothing is learned between two arrivals, and any action begun there can as well
+begin at the arrival before: only whole times are examined.  Simplifications make the value larger, so it stays an upper
+bound: the shared DMA is ignored, a load serves no particular job (all jobs of a function wait beyond their patience
+while a slot loads it), and a preemptible job that is evicted by a load is counted to its end.
 """
 
 from collections import Counter
@@ -35,11 +36,11 @@ from fpga_pool.experiments.figures.benefit.runs import (
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.trace import Trace
 
-# ---- The most without foresight
+# ---- The highest expected benefit without foresight
 
 
 class _Loading(NamedTuple):
-    """Activity of the configuration port, and for how many intervals more."""
+    """Activity of the configuration port, and its remaining intervals."""
 
     kind: int
     function: int
@@ -47,14 +48,14 @@ class _Loading(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A job, and how many intervals ago it came."""
+    """A waiting job, and the number of intervals since its arrival."""
 
     function: int
     age: int
 
 
 class _State(NamedTuple):
-    """A card at an arrival: by kind what its slots hold that do not load, sorted; and who waits, longest first."""
+    """A card at an arrival: by kind the functions in slots not loading, sorted; and the waiting jobs, oldest first."""
 
     holds: tuple[tuple[int, ...], ...]
     loading: _Loading | None
@@ -62,10 +63,10 @@ class _State(NamedTuple):
 
 
 class Unforeseen:
-    """The benefit that can be expected of one card."""
+    """The highest benefit that can be expected of one card."""
 
     def __init__(self, pool: OnlinePool, interval_s: float) -> None:
-        """Take a card and the seconds between jobs, which are also those of each job's work and patience."""
+        """Take a card and the seconds between jobs, which are also the work and the patience of each job."""
         if len(pool.dma_bps) != 1:
             raise ValueError(f"pool: expected one card, found {len(pool.dma_bps)}")
         loads = pool.load_s / interval_s
@@ -86,15 +87,15 @@ class Unforeseen:
         return _State(tuple((EMPTY,) * slots for slots in self._slots), None, ())
 
     def most_vcpus(self, jobs: int) -> float:
-        """Return the mean benefit of the best policy, from empty slots until the last of so many jobs comes."""
+        """Return the mean benefit of the best policy, from empty slots until the last of `jobs` jobs arrives."""
         return self._best(jobs, self._empty) / jobs if jobs else 0.0
 
     def _best(self, left: int, state: _State) -> float:
-        """Return what the best decisions gain in the intervals that are left; a whole one gains the speedup."""
+        """Return the gain of the best decisions in the remaining intervals; a job gains its speedup per interval."""
         return max(gained + self._mean(left - 1, following) for gained, following in self._moves(state))
 
     def _mean(self, left: int, state: _State) -> float:
-        """Return the mean of what is gained from the next arrival on, before it is known who comes."""
+        """Return the mean gain from the next arrival on, before the function of the arriving job is known."""
         if left == 0:
             return 0.0
         if (found := self._known.get((left, state))) is None:
@@ -104,7 +105,7 @@ class Unforeseen:
         return found
 
     def _moves(self, state: _State) -> Iterator[tuple[float, _State]]:
-        """Yield what one interval gains, and what it leads to, for each thing the configuration port may do in it."""
+        """Yield the gain of one interval and the following state, for each action of the configuration port."""
         yield self._passes(state.holds, None, state.loading, state.waiting)
         if state.loading is not None:
             return
@@ -126,7 +127,7 @@ class Unforeseen:
         loading: _Loading | None,
         waiting: tuple[_Waiting, ...],
     ) -> tuple[float, _State]:
-        """Let all slots run what they can for one interval, the jobs that came first first."""
+        """Run jobs on all slots for one interval, the oldest first; return the gain and the following state."""
         free = Counter(function for held in holds for function in held)
         if runs_on is not None:
             free[runs_on] += 1
@@ -147,17 +148,17 @@ class Unforeseen:
 
 # ---- The figure
 
-#: Jobs, one a second, each of one second.
+#: Numbers of jobs, which arrive once per second and work for one second.
 JOBS = (4, 5, 6)
 INTERVAL_S, LOAD_S = 1.0, 2.0
-#: Jobs of a trace that are of any function in turn, with a scale of 1.
+#: Number of first jobs of a trace that take all combinations of functions, with a scale of 1.
 FREE_JOBS = 4
-#: Who knows all jobs; who knows how likely each is.
+#: Curves of the best schedule that knows all jobs, and of the best policy that knows only the probability of each.
 CLAIRVOYANT, UNFORESEEN = "clairvoyant optimum", "most without foresight"
 
 
 def measure(catalogue: str, count: int, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run a seed's traces of so many jobs by two policies, and find the optimum of each; all are means."""
+    """Simulate a seed's traces of `count` jobs under two policies, and find the optimum of each; yield the means."""
     functions = len(_pool(catalogue).functions)
     gained = [
         _gained(catalogue, tuple(jobs.function[:-1].tolist()))
@@ -171,9 +172,9 @@ def measure(catalogue: str, count: int, seed: int, settings: Settings) -> Iterat
 
 @cache
 def _gained(catalogue: str, functions: tuple[int, ...]) -> tuple[float, float, float]:
-    """Return the benefit of the two policies and of the optimum on a trace of which all jobs but the last are given.
+    """Return the benefit of the two policies and of the optimum on a trace with these functions and one more job.
 
-    Benefit counts until the last job comes, so its function makes no difference.
+    Benefit counts until the last job arrives, so its function makes no difference.
     """
     pool, jobs = _pool(catalogue), _trace((*functions, 0))
     window = windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)
@@ -182,11 +183,11 @@ def _gained(catalogue: str, functions: tuple[int, ...]) -> tuple[float, float, f
 
 
 def traces(jobs: int, functions: int, seed: int, free: int = FREE_JOBS) -> Iterator[Trace]:
-    """Yield traces of so many jobs, in which all that may come stand for themselves as far as possible.
+    """Yield traces of `jobs` jobs that represent all possible traces as evenly as possible.
 
-    The first `free` jobs are of all functions in turn, those after them as these and the seed say: each function comes
-    as often at each place, whatever another job is.  With one more job than `free`, as many seeds as there are
-    functions have all traces there are.
+    The first `free` jobs take all combinations of functions.  The later ones follow from these and the seed, such that
+    each function is equally frequent at each position, whatever another job is.  With one more job than `free`, as many
+    seeds as there are functions yield all possible traces.
     """
     signs = np.array([1, -1] * free)
     for first in product(range(functions), repeat=min(jobs, free)):
@@ -198,7 +199,7 @@ def traces(jobs: int, functions: int, seed: int, free: int = FREE_JOBS) -> Itera
 
 
 def _trace(functions: Sequence[int]) -> Trace:
-    """Return the trace of one job of each of these functions, in this order."""
+    """Return a trace with one job of each of these functions, in this order."""
     jobs = len(functions)
     return Trace(
         jobs=tuple(f"j{number}" for number in range(jobs)),
@@ -210,7 +211,7 @@ def _trace(functions: Sequence[int]) -> Trace:
 
 
 def _claim(samples: Samples, catalogue: str) -> Claim:
-    """Return what part of the optimum can be expected without foresight, and what part of that ours reaches."""
+    """Return the share of the optimum that can be expected without foresight, and our policy's share of that."""
     ours = {}
     for jobs in samples.places(catalogue, OURS):
         most, by_us = (samples.mean(catalogue, name, jobs) for name in (UNFORESEEN, OURS))

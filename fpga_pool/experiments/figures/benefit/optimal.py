@@ -1,7 +1,7 @@
 """Figure 9, ours: share of the optimum, which is found on short traces and bounded closely on long ones.
 
-A clairvoyant schedule loads functions before any job has asked for them.  How much that gains at the start is shown by
-the best schedule that loads none before the first job that asks for it; how much knowing the mix would gain, by
+A clairvoyant schedule loads functions before any job has requested them.  How much that gains at the start is shown by
+the best schedule that loads no function before its first job arrives.  How much knowing the mix would gain is shown by
 `FixedSet`, the best set of functions that stays loaded, chosen in hindsight.
 """
 
@@ -36,7 +36,7 @@ from fpga_pool.sim.benefit.trace import Trace
 
 
 class FixedSet:
-    """Loads each slot once, with a function that is given, and starts what can run, the most useful first."""
+    """A policy that loads each slot once, with a given function, and starts the most useful job that can run."""
 
     name = "fixed"
 
@@ -45,7 +45,7 @@ class FixedSet:
         self._order = order
 
     def decide(self, view: Occupancy, state: PolicyState, now_s: float, rng: np.random.Generator) -> Move | None:
-        """Return the next load, as long as there is one, then the next start."""
+        """Return the next load while slots are empty and a port is free, otherwise the next start."""
         for slot in self._order:
             if view.holds[slot] == EMPTY and not view.port_busy[view.card[slot]]:
                 return Load(slot, self._functions[slot])
@@ -53,9 +53,9 @@ class FixedSet:
 
 
 def best_fixed_vcpus(pool: OnlinePool, jobs: Trace) -> float:
-    """Return the mean benefit of the best fixed set on a trace; slots of one kind on one card are alike.
+    """Return the mean benefit of the best fixed set on a trace; slots of one kind on one card are equivalent.
 
-    Sets are simulated from the most promising on, until no other can gain more.
+    Sets are simulated in descending order of their upper bounds, until no other set can gain more.
     """
     best, horizon_s = 0.0, jobs.last_arrival_s
     for most, functions, order in sorted(_bounded_sets(pool, jobs), reverse=True):
@@ -66,9 +66,9 @@ def best_fixed_vcpus(pool: OnlinePool, jobs: Trace) -> float:
 
 
 def _bounded_sets(pool: OnlinePool, jobs: Trace) -> Iterator[tuple[float, list[int], list[int]]]:
-    """Yield each fixed set with the vCPU-seconds that it cannot exceed.
+    """Yield each fixed set after an upper bound on its vCPU-seconds.
 
-    A slot works from the end of its load to the last arrival at most, and a function no more than its jobs have.
+    A slot works at most from the end of its load to the last arrival, and a function at most as long as its jobs need.
     """
     left_s = jobs.last_arrival_s - jobs.arrival_s
     fit = jobs.function >= 0
@@ -80,7 +80,7 @@ def _bounded_sets(pool: OnlinePool, jobs: Trace) -> Iterator[tuple[float, list[i
 
 
 def _fixed_sets(pool: OnlinePool) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield functions by slot, and the order in which the slots load: the most useful first."""
+    """Yield the functions by slot, and the order in which the slots load: the most useful functions first."""
     groups: dict[tuple[int, int], list[int]] = {}
     for slot, place in enumerate(zip(pool.slot_card.tolist(), pool.slot_kind.tolist(), strict=True)):
         groups.setdefault(place, []).append(slot)
@@ -100,25 +100,25 @@ def _fixed_sets(pool: OnlinePool) -> Iterator[tuple[list[int], list[int]]]:
 
 ALPHAS = (1.0, 2.0, 4.0)
 SHORT, LONG = "short", "long"
-#: How long jobs arrive, with a scale of 1: from empty slots.
+#: Seconds during which jobs arrive, with a scale of 1; all slots are empty at time 0.
 SECONDS = {SHORT: 12, LONG: 120}
-#: Times are multiples of a step no shorter than this, or rounded down to it: then the optimum is a bound.
+#: Minimum step.  Times that are not multiples of the step are rounded down to it, and the optimum becomes a bound.
 LEAST_STEP_S = 0.25
-#: An optimum is found when no schedule is better by more than this share; seconds after which it is given up.
+#: An optimum counts as found if no schedule is better by more than this share; seconds after which the search gives up.
 GAP, TIME_LIMIT_S = 0.01, 60.0
 #: Share of the traces whose optimum was found.
 SOLVED = "solved"
-#: Ours, where it is least; beside the best schedule that loads nothing before it is asked for.
+#: Our policy on its worst catalogue, and relative to the best schedule that loads no function before it is requested.
 LEAST, ASKED = f"{OURS}, least", f"{OURS}, of what is asked for"
-#: The best of all that load each slot once.
+#: The best policy that loads each slot once.
 FIXED = "best fixed set"
 
 
 def _measure(subject: tuple[str, float], alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run one trace on each catalogue by each policy; a sample is the mean of those whose optimum is known."""
+    """Simulate a trace per catalogue under each policy; a sample is the mean over catalogues with a known optimum."""
     length, load_s = subject
     panel = _panel(length, load_s)
-    # All times are multiples of it, if that is not too short to find the optimum.
+    # All times are multiples of the step, unless that would be too short to find the optimum.
     step_s = max(LEAST_STEP_S, min(load_s, 1.0 / alpha) if length == SHORT else load_s / 4)
     names = curves((KEEPING, REPLACING), settings)
     shares: dict[str, list[float]] = {name: [] for name in (*names, ASKED, FIXED)}
@@ -132,7 +132,7 @@ def _measure(subject: tuple[str, float], alpha: float, seed: int, settings: Sett
             for asked in (False, True)
         )
         if min(best.most_vcpus, asked.most_vcpus) <= 0 or (length == SHORT and best.gap > GAP):
-            continue  # nothing can be gained, or it is not known what
+            continue  # nothing can be gained, or the optimum is unknown
         for name in names:
             shares[name].append(100 * benefit_vcpus(pool, jobs, name) / best.most_vcpus)
         shares[FIXED].append(100 * best_fixed_vcpus(pool, jobs) / best.most_vcpus)
@@ -146,7 +146,7 @@ def _measure(subject: tuple[str, float], alpha: float, seed: int, settings: Sett
 
 
 def _claim(samples: Samples, length: str, load_s: float) -> Claim:
-    """Return how near each policy is to the optimum, by how long a load takes."""
+    """Return the mean share of the optimum that each policy reaches, for one duration of loads."""
     panel = _panel(length, load_s)
     ours = {name: samples.overall(panel, name) for name in samples.series(panel) if name != LEAST}
     places = samples.places(panel, LEAST)

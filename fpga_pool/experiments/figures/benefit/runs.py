@@ -1,4 +1,4 @@
-"""Pools, catalogues and traces of the figures of the benefit paper; one simulation, and what is drawn of it."""
+"""Pools, catalogues and traces of the figures of the benefit paper; simulations, and the values drawn from them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from fpga_pool.sim.benefit.live import simulate
 from fpga_pool.sim.benefit.trace import Trace, uniform_pool
 
 CATALOGUES = ("a", "b", "c")
-#: What pictures say of alpha: ideal time of a job over the interval between two jobs, per card.
+#: Axis label of alpha: the ideal time of a job over the interval between two jobs, per card.
 ALPHA = "alpha: ideal time of a job / interval"
 #: Alphas, and times to reconfigure, of our figures.
 OUR_ALPHAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
@@ -46,11 +46,11 @@ def random_trace(
     drift_s: float | None = None,
     poisson: bool = False,
 ) -> Trace:
-    """Return jobs of one second that arrive every 1 / alpha / cards s and wait as long, each of a random function.
+    """Return jobs of random functions that arrive every 1 / alpha / cards s, work for one second and wait for one.
 
     The load of each card is `alpha`, ideal time over interval (section V); jobs arrive for `seconds`.  The mix of
-    functions is drawn again after `drift_s` seconds; None = all functions alike, for ever.  With `poisson` the
-    intervals are drawn, instead of equal.
+    functions is drawn again every `drift_s` seconds; None = all functions equally likely throughout.  With `poisson`
+    the intervals are exponential instead of equal.
     """
     rng = np.random.default_rng(seed)
     interval_s = 1.0 / alpha / len(pool.dma_bps)
@@ -74,9 +74,9 @@ def random_trace(
 
 
 def random_speedups(pool: OnlinePool, seed: int) -> OnlinePool:
-    """Return the pool with functions of random speedup, I/O rate, and of which some may be stopped.
+    """Return the pool with random speedups and I/O rates of its functions, some of which are preemptible.
 
-    Speedups are log-uniform between 1.5 and 40, I/O rates between 0.05 and 1.2 GB/s: wider than those of all three
+    Speedups are log-uniform between 1.5 and 40, I/O rates between 0.05 and 1.2 GB/s: wider ranges than in the three
     catalogues, and independent of each other.
     """
     rng = np.random.default_rng(seed)
@@ -94,11 +94,11 @@ def random_speedups(pool: OnlinePool, seed: int) -> OnlinePool:
 
 #: Our policy, Algorithms 1 and 2, the baseline, and the curve of the bound.
 OURS, KEEPING, REPLACING, BASELINE, BOUND = "benefit_plus", "benefit", "benefit_replace", "throughput", "bound"
-#: The same of the paper's figures; its places are not in its text.
+#: Alphas of the paper's figures; the places on its axes are not in its text.
 ALPHAS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
-#: How long jobs arrive, with a scale of 1.
+#: Seconds during which jobs arrive, with a scale of 1.
 SECONDS = 120
-#: A load of section V.
+#: Duration of a load in section V.
 LOAD_S = 0.05
 
 
@@ -116,26 +116,26 @@ def trace(
 
 
 def curves(own: Sequence[str], settings: Settings) -> list[str]:
-    """Return the policies of a panel: its own, further ones, ours."""
+    """Return the policies of a panel: its own, further requested ones, and ours."""
     return list(dict.fromkeys([*own, *settings.also, OURS]))
 
 
 def benefit_vcpus(pool: OnlinePool, jobs: Trace, policy: str | OnlinePolicy) -> float:
-    """Return the mean benefit of a policy."""
+    """Return the mean benefit of a policy in vCPUs."""
     rule = policy_as("online", policy) if isinstance(policy, str) else policy
     return simulate(pool, jobs, rule, keep_stretches=False).mean_benefit_vcpus
 
 
 @cache
 def on_card_vcpus(catalogue: str, load_s: float, alpha: float, policy: str, seed: int, seconds: int) -> float:
-    """Return a policy's mean benefit on a trace, or the bound, of one card of a catalogue: several figures show it."""
+    """Return a policy's mean benefit, or the bound, on a trace and one card of a catalogue; several figures use it."""
     pool = card_pool(reference_catalogue(catalogue), load_s)
     jobs = random_trace(pool, alpha, seconds, seed, poisson=bool(seed % 2))
     return bound_vcpus(pool, jobs) if policy == BOUND else benefit_vcpus(pool, jobs, policy)
 
 
 def bound_vcpus(pool: OnlinePool, jobs: Trace) -> float:
-    """Return what no schedule exceeds."""
+    """Return an upper bound on the mean benefit of any schedule, in vCPUs."""
     window = windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)
     return upper_bound(pool, window, jobs.last_arrival_s)
 
@@ -178,7 +178,7 @@ def share_claim(samples: Samples, panel: str, subject: str, policies: Sequence[s
 
 
 def least_claim(samples: Samples, panel: str, subject: str) -> Claim:
-    """Return by how much ours exceeds the better of Algorithms 1 and 2 where that is least."""
+    """Return the smallest ratio, over alpha, of our policy to the better of Algorithms 1 and 2."""
     ratios = (
         samples.mean(panel, OURS, x) / max(samples.mean(panel, name, x) for name in (KEEPING, REPLACING))
         for x in samples.places(panel, OURS)

@@ -1,7 +1,7 @@
-"""Figure 8, ours: what decides the two results of section V.
+"""Figures 5, 7 and 8, ours: random catalogues, changing mixes, and the causes of the two results of section V.
 
-By how much scheduling by benefit beats scheduling by throughput depends on how speedup and I/O rate go together in the
-catalogue.  What replacement gains depends on how long a slot keeps its function without it.
+How much scheduling by benefit gains over scheduling by throughput depends on the correlation of speedup and I/O rate in
+the catalogue.  How much replacement gains depends on how long a slot keeps its function without it.
 """
 
 from collections.abc import Iterator
@@ -26,17 +26,17 @@ from fpga_pool.sim.benefit.trace import Trace
 
 CORRELATION, HOLD = "correlation", "hold"
 CORRELATIONS = (-1.0, -0.5, 0.0, 0.5, 1.0)
-#: The last is longer than any trace.
+#: The last one is longer than any trace.
 HOLDS_S = (0.0, 1.0, 2.0, 5.0, 10.0, 1000.0)
 ALPHAS = (2.0, 4.0, 8.0, 16.0)
 #: Catalogues for each correlation, with a scale of 1.
 DRAWN = 20
-#: How long jobs arrive for these and for random catalogues.
+#: Seconds during which jobs arrive, for these and for random catalogues.
 SHORT_S = 60
 
 
 def _measure_deciding(panel: str, x: float, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Yield ratios of mean benefits."""
+    """Yield the ratios of mean benefits, by the correlation or by the hold."""
     if panel == CORRELATION:
         pool = card_pool(reference_catalogue("a"), runs.LOAD_S)
         pools = [correlated(pool, x, 1000 * seed + i) for i in range(settings.scaled(DRAWN))]
@@ -60,7 +60,7 @@ def _measure_deciding(panel: str, x: float, seed: int, settings: Settings) -> It
 
 
 def correlated(pool: OnlinePool, correlation: float, seed: int) -> OnlinePool:
-    """Return the pool with speedups between 2 and 30 and I/O rates between 0.1 and 0.8 GB/s that go together so."""
+    """Return the pool with speedups of 2 to 30 and I/O rates of 0.1 to 0.8 GB/s that have this correlation."""
     rng = np.random.default_rng(seed)
     functions = len(pool.functions)
     one, other = rng.standard_normal((2, functions))
@@ -73,7 +73,7 @@ def correlated(pool: OnlinePool, correlation: float, seed: int) -> OnlinePool:
 
 
 def _deciding_claims(samples: Samples) -> list[Claim]:
-    """Return what both results depend on."""
+    """Return how both results of section V depend on the correlation and on the hold."""
     crowded = [f"alpha {alpha:g}" for alpha in ALPHAS if alpha > 2]
     places = samples.places(CORRELATION, crowded[0])
     return [
@@ -119,12 +119,12 @@ DECIDING_EXPERIMENT = Experiment(
 
 # ---- Figure 5: random catalogues and mixes
 
-#: Catalogues, each drawn again, with a scale of 1.
+#: Number of catalogues, each drawn separately, with a scale of 1.
 RANDOM_CATALOGUES = 20
 
 
 def _measure_random(load_s: float, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run each catalogue by each policy; a sample is the mean over the catalogues of its share of the bound."""
+    """Simulate each catalogue under each policy; a sample is the policy's mean share of the bound over catalogues."""
     shares: dict[str, list[float]] = {}
     pool = card_pool(reference_catalogue("a"), load_s)
     for catalogue in range(settings.scaled(RANDOM_CATALOGUES)):
@@ -132,14 +132,14 @@ def _measure_random(load_s: float, alpha: float, seed: int, settings: Settings) 
         jobs = runs.trace(drawn, alpha, 1000 * seed + catalogue, settings, seconds=SHORT_S)
         names = runs.curves((runs.BASELINE, runs.KEEPING, runs.REPLACING), settings)
         found = {sample.series: sample.value for sample in runs.benefits("", 0.0, names, drawn, jobs, seed)}
-        for name in names if found[runs.BOUND] else ():  # in a short trace perhaps nothing arrives
+        for name in names if found[runs.BOUND] else ():  # in a short trace there may be no arrivals
             shares.setdefault(name, []).append(100 * found[name] / found[runs.BOUND])
     for name, values in shares.items():
         yield Sample(_random_panel(load_s), alpha, name, seed, float(np.mean(values)))
 
 
 def _random_claims(samples: Samples) -> Iterator[Claim]:
-    """Yield what holds of catalogues at large."""
+    """Yield the claims about catalogues in general."""
     for panel in map(_random_panel, LOADS_S):
         if not samples.places(panel, runs.OURS):
             continue
@@ -186,13 +186,13 @@ RANDOM_EXPERIMENT = Experiment(
 #: Seconds after which the mix of functions is drawn again.
 DRIFT_S = 30.0
 MIX, TENANT = "mix", "tenant"
-#: The tenant whose jobs gain a tenth from half-time on, and of which functions: the best of catalogue A.
+#: A tenant, the functions (the best of catalogue A) that lose benefit for it at half-time, and the share that remains.
 CHANGING, CHANGED, REMAINS = "changing", ("stereo", "optical_flow"), 0.1
 CHANGING_LOAD_S = 0.5
 
 
 def _measure_changing(panel: str, alpha: float, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run one trace by each policy."""
+    """Simulate one trace under each policy."""
     pool = card_pool(reference_catalogue("a"), CHANGING_LOAD_S)
     if panel == MIX:
         jobs = runs.trace(pool, alpha, seed, settings, drift_s=DRIFT_S)
@@ -206,7 +206,7 @@ def _measure_changing(panel: str, alpha: float, seed: int, settings: Settings) -
 
 
 def losing(pool: OnlinePool, jobs: Trace, seed: int) -> Trace:
-    """Return the jobs as those of two tenants alike, one of which loses its benefit at half-time."""
+    """Return the jobs divided between two similar tenants, one of which loses its benefit at half-time."""
     changes = np.random.default_rng((seed, 7)).random(len(jobs.jobs)) < 0.5
     changed = np.isin(jobs.function, [pool.functions.index(name) for name in CHANGED])
     late = jobs.arrival_s > jobs.last_arrival_s / 2
@@ -228,7 +228,7 @@ def second_half_vcpus(pool: OnlinePool, jobs: Trace, policy: str, *, learn: bool
 
 
 def _changing_claims(samples: Samples) -> list[Claim]:
-    """Return what section IV.C says."""
+    """Return the claims of section IV.C."""
     return [
         runs.share_claim(samples, MIX, f"the mix changes every {DRIFT_S:g} s"),
         Claim(

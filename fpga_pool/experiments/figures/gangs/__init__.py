@@ -1,7 +1,7 @@
 """The figures of the two-tier paper, section 3, with our policy, Lublin's model and a trace added.
 
-Figures 6, 7 and 9 to 12, and ours 15 and 16, are response time and bounded slowdown over the load (section 3.4, 3.5);
-8 is migrations per gang (section 3.4), 13 and 14 their cost (section 3.5.3).
+Figures 6, 7 and 9 to 12, and ours 15 and 16, show response time and bounded slowdown over the load (sections 3.4 and
+3.5); figure 8 shows migrations per gang (section 3.4), figures 13 and 14 their cost (section 3.5.3).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ from fpga_pool.experiments.figures.gangs.runs import (
     results,
 )
 
-#: The workloads of the paper, as pictures call them.
+#: Titles of the paper's workloads in pictures.
 MODELS = {FEITELSON: "Feitelson's model, calibrated", JANN: "Jann's model, calibrated"}
 
 # ---- Figure 8
@@ -41,13 +41,13 @@ _MOVES_WHERE = "section 3.4, figure 8"
 
 
 def _measure_moves(workload: str, load: float, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run one trace by the policies that migrate."""
+    """Simulate one trace under the policies that migrate."""
     for name, found in results(Setting(workload=workload), load, (MEASY, OURS), seed, settings):
         yield Sample(workload, load, name, seed, found.migrations)
 
 
 def _moves_claims(samples: Samples) -> list[Claim]:
-    """Return observation 3."""
+    """Return the claims of observation 3."""
     low, high = (pick(samples.places(JANN, MEASY), key=float) for pick in (min, max))
     return [
         Claim(
@@ -77,21 +77,21 @@ MOVES_EXPERIMENT = Experiment(
 # ---- Figures 13 and 14
 
 _COSTS_WHERE = "section 3.5.3"
-#: 20 s is the default; 480, 900 and 1500 s are those that the text names.
+#: Costs of a migration: 20 s is the default; the text names 480, 900 and 1500 s.
 COSTS_S = (20.0, 120.0, 480.0, 900.0, 1500.0, 3000.0)
-#: The text does not say which.
+#: The load of figures 13 and 14, which the text does not give.
 LOAD = 0.8
 
 
 def _measure_costs(workload: str, cost_s: float, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run one trace by each policy."""
+    """Simulate one trace under each policy."""
     for name, found in results(Setting(workload=workload), LOAD, (KEASY, MEASY, OURS), seed, settings, cost_s):
         yield Sample(RESPONSE, cost_s, name, seed, found.response_s)
         yield Sample(SLOWDOWN, cost_s, name, seed, found.slowdown)
 
 
 def _costs_claims(paper: str, samples: Samples) -> list[Claim]:
-    """Return by how much policies that migrate are better than the one that kills, by cost."""
+    """Return the improvement of the policies that migrate over the one that kills, by cost."""
     return [
         Claim(
             key=f"{name.replace('_', '-')}-over-keasy",
@@ -140,14 +140,14 @@ _SHORT = "The model has the paper's means, and fewer very short gangs than its s
 
 
 def _measure(policies: Sequence[str], setting: Setting, load: float, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Run one trace by each policy."""
+    """Simulate one trace under each policy."""
     for name, found in results(setting, load, policies, seed, settings):
         yield Sample(RESPONSE, load, name, seed, found.response_s)
         yield Sample(SLOWDOWN, load, name, seed, found.slowdown)
 
 
 def _paper_claims(where: str, samples: Samples) -> list[Claim]:
-    """Return what section 3.4 says of both workloads together."""
+    """Return the claims of section 3.4 about both workloads together."""
     return [
         over_easy(samples, RESPONSE, where, f"{_BOTH}23.1 on average"),
         over_easy(samples, SLOWDOWN, where, f"{_BOTH}69.3 on average", _SHORT),
@@ -220,7 +220,7 @@ LOADS_EXPERIMENTS = (
     _experiment(16, "a trace", "ours", Setting(workload=TRACE), ALL, partial(_claims, "ours", "not given")),
 )
 
-#: By number.
+#: In order of their numbers.
 EXPERIMENTS = tuple(
     sorted((*LOADS_EXPERIMENTS, MOVES_EXPERIMENT, *COSTS_EXPERIMENTS), key=lambda experiment: experiment.number)
 )

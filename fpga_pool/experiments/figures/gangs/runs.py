@@ -1,4 +1,4 @@
-"""Workloads, one simulation, and what is drawn of it."""
+"""Workloads and simulations of the figures of the two-tier paper, and the values drawn from them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,20 +21,20 @@ from fpga_pool.sim.gangs.swf import read_swf
 from fpga_pool.sim.gangs.trace import Trace, batch_means, bounded_slowdown, draw, response_s, trace_of
 
 EASY, KEASY, REASY, MEASY, OURS = "easy", "keasy", "reasy", "measy", "measy_plus"
-#: The paper's two workloads, as models calibrated to its figures, the exact model, and what a file holds.
+#: The paper's two workloads, as models calibrated to its figures; Lublin's model, which is exact; a trace from a file.
 FEITELSON, JANN, LUBLIN, TRACE = "feitelson_calibrated", "jann_calibrated", "lublin", "trace"
 #: Section 3.4.
 LOADS: Final = (0.5, 0.6, 0.7, 0.8, 0.9)
 PROCESSORS, MIGRATION_S = 320, 20.0
 #: Gangs of a run, with a scale of 1; the paper has 200,000 and 100,000.
 GANGS = 3000
-#: Of a part of a trace: those differ more than runs of a model.
+#: Gangs of a part of a trace; parts differ more than runs of a model.
 TRACE_GANGS = 8000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is simulated, but for the load and the policy."""
+    """The parameters of a simulation except the load and the policy."""
 
     workload: str
     progress: ProgressParams = field(default_factory=ProgressParams)
@@ -43,7 +43,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came of one run: means of the middle 80 % of the gangs, and migrations per gang."""
+    """The outcome of one run: means over the middle 80 % of the gangs, and migrations per gang."""
 
     response_s: float
     slowdown: float
@@ -58,7 +58,7 @@ def results(
     settings: Settings,
     migration_s: float = MIGRATION_S,
 ) -> Iterator[tuple[str, Found]]:
-    """Yield what each policy makes of the same gangs, these and those that are asked for (`--also`)."""
+    """Yield the outcome of each policy on the same gangs: the given policies and those requested with `--also`."""
     count = settings.scaled(TRACE_GANGS if setting.workload == TRACE else GANGS)
     for name in dict.fromkeys([*policies, *settings.also]):
         yield name, _found(setting, load, name, seed, count, settings.trace, migration_s)
@@ -68,7 +68,7 @@ def results(
 def _found(
     setting: Setting, load: float, policy: str, seed: int, count: int, path: Path | None, migration_s: float
 ) -> Found:
-    """Return what came of one run; several figures show it."""
+    """Return the outcome of one run; cached, because several figures show it."""
     trace, processors, gangs, shares = _drawn(setting, load, seed, count, path)
     outcome = simulate(
         processors,
@@ -87,7 +87,7 @@ def _found(
 
 @lru_cache(maxsize=1)
 def _drawn(setting: Setting, load: float, seed: int, count: int, path: Path | None) -> tuple[Trace, int, Gangs, Shares]:
-    """Return gangs at a load, the processors that they run on, and what is drawn of each."""
+    """Return the trace at a load, the number of processors, and the gangs with their random shares."""
     trace, processors = _workload(setting.workload, count, seed, path)
     trace = trace.with_load(load, processors)
     gangs, shares = draw(trace, setting.progress, np.random.default_rng(seed), said=setting.said)
@@ -96,7 +96,7 @@ def _drawn(setting: Setting, load: float, seed: int, count: int, path: Path | No
 
 @lru_cache(maxsize=8)
 def _workload(name: str, count: int, seed: int, path: Path | None) -> tuple[Trace, int]:
-    """Return gangs and the processors that they run on; of a trace, a part that begins where the seed says."""
+    """Return a workload and its number of processors; of a trace, a part whose begin depends on the seed."""
     if name != TRACE:
         return synthetic(name, count, PROCESSORS, seed), PROCESSORS
     trace, processors = _read(path)
@@ -124,13 +124,13 @@ NAMES = {RESPONSE: "mean response time", SLOWDOWN: "mean bounded slowdown"}
 
 
 def gain(samples: Samples, panel: str, series: str, over: str, x: X) -> float:
-    """Return by how much a policy is better than another one at a place, percent of it, the mean of all seeds."""
+    """Return the improvement of a policy over another one at a place, in percent, as the mean over the seeds."""
     one, other = samples.values(panel, series, x), samples.values(panel, over, x)
     return float(np.mean([100 * (1 - one[seed] / other[seed]) for seed in one]))
 
 
 def improvements(samples: Samples, panel: str, series: str, over: str = EASY) -> Floats:
-    """Return (seeds,) by how much a policy is better than another one, percent of it, each the mean of all loads."""
+    """Return the (seeds,) improvements of a policy over another one, in percent, each the mean over the loads."""
     places = samples.places(panel, series)
     seeds = sorted(samples.values(panel, series, places[0]))
     return np.array(
@@ -143,12 +143,12 @@ def improvements(samples: Samples, panel: str, series: str, over: str = EASY) ->
 
 
 def most(samples: Samples, panel: str, series: str) -> float:
-    """Return the greatest improvement over EASY at any load, each the mean of all seeds."""
+    """Return the greatest improvement over EASY at any load, where each is the mean over the seeds."""
     return max(gain(samples, panel, series, EASY, x) for x in samples.places(panel, series))
 
 
 def over_easy(samples: Samples, panel: str, where: str, paper: str, why: str = "") -> Claim:
-    """Return the improvement of each policy over EASY, and the interval of MEASY's and ours."""
+    """Return the improvement of each policy over EASY, with confidence intervals for MEASY and our policy."""
     ours: dict[str, float] = {}
     for name in samples.series(panel):
         if name == EASY:
@@ -179,7 +179,7 @@ def most_over_easy(samples: Samples, panel: str, where: str, paper: str) -> Clai
 
 
 def by_load(samples: Samples, panel: str) -> Claim:
-    """Return the improvement of MEASY and ours over EASY at each load, the mean of all seeds."""
+    """Return the improvement of MEASY and our policy over EASY at each load, as the mean over the seeds."""
     ours = {
         f"{name}, {float(x):g}": gain(samples, panel, name, EASY, x)
         for name in (MEASY, OURS)
@@ -195,12 +195,12 @@ def by_load(samples: Samples, panel: str) -> Claim:
 
 
 def ours_over_measy(samples: Samples, panels: Sequence[str] = (RESPONSE, SLOWDOWN)) -> Claim:
-    """Return how many points of improvement over EASY ours has more than MEASY, paired by seed."""
+    """Return by how many points our improvement over EASY exceeds that of MEASY, paired by seed."""
     return _more("ours-over-measy", samples, OURS, MEASY, "MEASY", panels)
 
 
 def others_over_ours(samples: Samples, panels: Sequence[str] = (RESPONSE, SLOWDOWN)) -> list[Claim]:
-    """Return the same of each policy that was asked for (`--also`), over ours."""
+    """Return the same for each policy requested with `--also`, compared with ours."""
     known = (EASY, KEASY, REASY, MEASY, OURS)
     others = [name for name in samples.series(panels[0]) if name not in known]
     return [_more(f"{name}-over-ours", samples, name, OURS, OURS, panels) for name in others]

@@ -15,7 +15,7 @@ from fpga_pool.sim.cluster.workload import all_nodes, draw
 # ---- Figures 3 and 4: convergence
 
 WITH, WITHOUT = "with pre-training", "without pre-training"
-#: Parts of a run of which means are drawn.
+#: Number of parts of a run whose means are drawn.
 REWARD_PARTS = 10
 
 # ---- Figure 3
@@ -43,7 +43,7 @@ def _part_means(values: object) -> list[float]:
 
 
 def _reward_claims(samples: Samples) -> list[Claim]:
-    """Return how much the last half of a run is better than the first fifth."""
+    """Return how the last half of a run compares with the first fifth, and the mean reward."""
     ours = {}
     for name in _STACKS:
         places = samples.places("response", name)
@@ -66,7 +66,7 @@ def _reward_claims(samples: Samples) -> list[Claim]:
     ]  # fmt: skip
 
 
-#: One run has all places.
+#: A single run provides all places on the x axis.
 _CONVERGENCE = {Case(tasks=runs.CONVERGENCE_TASKS): (None,)}
 REWARD = Experiment(
     number=3,
@@ -85,7 +85,7 @@ REWARD = Experiment(
 
 
 def _measure_loss(case: Case, _: None, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Yield the error of the network of one kind of node over the measurements of the run's subtasks."""
+    """Yield the training error of the network of one kind of node while it learns from measurements of subtasks."""
     case = runs.scaled(case, settings)
     world = runs.world_of(case)
     workload = draw(world, seed)
@@ -100,9 +100,9 @@ def _measure_loss(case: Case, _: None, seed: int, settings: Settings) -> Iterato
     metrics = 1 + max(metric for _, metric, _ in measured)
     scale = np.ones(metrics)
     scale[-1] = 16.0
-    # Adam fits it to the first of the measurements.
+    # With pre-training, Adam fits the network to the first measurements.
     for name, pretrain_after in ((WITH, max(64, len(measured) // 20)), (WITHOUT, 0)):
-        from fpga_pool.core.cluster.dqn import Ncf  # torch takes long
+        from fpga_pool.core.cluster.dqn import Ncf  # importing torch takes long
 
         network = Ncf(len(world.subtasks), metrics, rng=np.random.default_rng(seed), pretrain_after=pretrain_after)
         for type_, metric, value in measured:
@@ -141,7 +141,7 @@ _BUSY = "An accelerator that executes anything is busy, and one that thrashes is
 
 
 def _measure_busy(node: int | None, _: None, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Yield the share of accelerators in use, of one node or of all, in parts of the time of arrivals."""
+    """Yield the share of accelerators in use, on one node or on all, for parts of the time of arrivals."""
     for name, run in runs.of_each_stack(Case(), seed, settings):
         usage = run.stable_usage()[:, :, 2]
         counts = np.array([run.world.nodes[kind].accelerators for kind in all_nodes(run.world)])
@@ -176,14 +176,14 @@ BUSY_NODE_1 = _busy_experiment(10, 0, 87.0)
 
 
 def _measure_balance(_: str, tasks: int, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Yield 1 less the standard deviation between nodes of their mean use (equations 7 to 10)."""
+    """Yield 1 minus the standard deviation of the mean use over the nodes (equations 7 to 10)."""
     for name, run in runs.of_each_stack(Case(tasks=tasks), seed, settings):
         load = np.minimum(run.stable_usage(), 1.0).mean(axis=2)
         yield Sample("balance", tasks, name, seed, float((1 - load.std(axis=1)).mean()))
 
 
 def _balance_claims(samples: Samples) -> list[Claim]:
-    """Return the degree at the greatest number of tasks."""
+    """Return the degree of load balancing at the greatest number of tasks."""
     x = max(float(place) for place in samples.places("balance", PAPER))
     ours = {name: samples.mean("balance", name, x) for name in (PAPER, RANDOM, *samples.series("balance"))}
     return [
@@ -212,7 +212,7 @@ OWN_TIMES = "Times and interference are ours; the paper publishes none."
 
 
 def _gains(samples: Samples) -> dict[str, float]:
-    """Return by how much the paper's stack completes more than each other one at the greatest x, percent."""
+    """Return the gain of the paper's stack in throughput over each other one at the greatest x, in percent."""
     x = max(float(place) for place in samples.places(PANEL, PAPER))
     found = {}
     for name in samples.series(PANEL):
@@ -298,7 +298,7 @@ SIZE = Experiment(
 
 # ---- Figure 13
 
-#: Shares of the run at which three nodes join and two leave; the figure's times are not in the text.
+#: Shares of the run after which three nodes join and two leave; the times of the figure are not in the text.
 JOIN, LEAVE, FIRST_NODES = 1 / 3, 2 / 3, 8
 PARTS = 12
 CHANGING_TASKS = 3000
@@ -320,7 +320,7 @@ def _measure_changing(_: str, most: int, seed: int, settings: Settings) -> Itera
 
 
 def _changing_claims(samples: Samples) -> list[Claim]:
-    """Return throughput after the join and after the leave over that before each."""
+    """Return the ratios of throughput after the join and after the leave to that before each."""
     ours = {}
     for name in samples.series(PANEL):
         means = [samples.mean(PANEL, name, x) for x in samples.places(PANEL, name)]
@@ -347,7 +347,7 @@ CHANGING = Experiment(
     claims=_changing_claims,
 )
 
-#: By number.
+#: In order of their numbers.
 EXPERIMENTS = (
     REWARD,
     LOSS,

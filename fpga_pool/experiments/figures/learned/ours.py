@@ -10,7 +10,7 @@ from fpga_pool.experiments.rollouts import Run, result_of
 #: Worlds of each seed, and tasks of a run.
 WORLDS, WORLD_TASKS = 20, 200
 _ECT, _OURS = "ect", "learned"
-#: The heuristics do not calibrate: that is the first stage of ours.
+#: The heuristics do not calibrate, because calibration is the first stage of our policy.
 _COMPARED = (_ECT, "jsq", "pats", _OURS)
 _SUITES = ("held_out", "overload", "unseen_law", "unseen_kinds")
 _METRICS = {"mean": "mean_response_s", "p95": "p95_response_s", "goodput": "goodput_per_minute"}
@@ -26,7 +26,7 @@ def compared(_: str, suite: str, seed: int, settings: Settings) -> Iterator[Samp
 
 
 def compared_claims(samples: Samples) -> list[Claim]:
-    """Return how much shorter the responses of ours are than those of ECT, and how much higher its goodput is."""
+    """Return how much shorter our response times are than those of ECT, and how much higher our goodput is."""
     others = [name for name in _COMPARED if name != _OURS]
     suites = [str(suite) for suite in samples.places("mean", _OURS)]
     below = {

@@ -1,4 +1,4 @@
-"""Error of models of metrics by how much was measured: the means of cells, four others and the paper's network.
+"""Error of models of metrics by the number of measurements: the means of cells, the paper's network and three others.
 
 python -m fpga_pool.experiments.figures.learned.prediction > prediction.csv
 """
@@ -13,13 +13,13 @@ import numpy as np
 from fpga_pool.core.cluster.metrics import CellMeans, Factors, Gaussian, MetricModel
 from fpga_pool.core.types import Floats
 
-#: Types and metrics of the paper (section 4.3.1, table 2 and the speedup); measurements of each subtask.
+#: Types and metrics of the paper (section 4.3.1, table 2 and the speedup); measurements per subtask.
 TYPES, METRICS, RUNS = 16, 10, 2
-#: Other types that were measured in full earlier, for all models alike; independent causes of their metrics.
+#: Number of other types that were fully measured earlier, known to all models; independent causes of their metrics.
 HISTORY, RANK = 60, 3
-#: Of metrics that the causes do not explain, of subtasks of one type, and of measurements.
+#: Standard deviations: of the part of metrics that the causes do not explain; of subtasks of one type and measurements.
 OWN, NOISE = 0.05, 0.1
-#: Subtasks of each type, so twice as many measurements over ten metrics.
+#: Subtasks of each type; each has two measurements, spread over ten metrics.
 SUBTASKS = (1, 2, 3, 10)
 
 
@@ -35,7 +35,7 @@ def types_of(seed: int) -> tuple[Floats, Floats]:
 
 
 def measurements(true: Floats, subtasks: int, seed: int) -> list[tuple[int, int, float]]:
-    """Return (type, metric, value) of two metrics of each subtask, in a random order of subtasks."""
+    """Return (type, metric, value) for two metrics of each subtask, with the subtasks in random order."""
     rng = np.random.default_rng((seed, 1))
     found = []
     for type_ in rng.permutation(np.repeat(np.arange(TYPES), subtasks)).tolist():
@@ -45,7 +45,7 @@ def measurements(true: Floats, subtasks: int, seed: int) -> list[tuple[int, int,
 
 
 class Boosting:
-    """Gradient boosted trees (scikit-learn) of type and metric, one-hot, and the means of both."""
+    """Gradient boosted trees (scikit-learn) on one-hot type and metric and the means of both."""
 
     def __init__(self, types: int, metrics: int, history: Floats) -> None:
         self._types, self._metrics = types, metrics
@@ -53,14 +53,14 @@ class Boosting:
         self._predicted: Floats | None = None
 
     def observe(self, type_: int, metric: int, value: float) -> None:
-        """Remember a measurement."""
+        """Store a measurement."""
         self._cells.append((type_, metric, value))
         self._predicted = None
 
     def predict(self, type_: int) -> Floats:
         """Return the metrics of a type, (N,)."""
         if self._predicted is None:
-            from sklearn.ensemble import GradientBoostingRegressor  # takes long, and no other model needs it
+            from sklearn.ensemble import GradientBoostingRegressor  # the import takes long, and no other model needs it
 
             cells = np.array(self._cells)
             rows, columns, values = cells[:, 0].astype(int), cells[:, 1].astype(int), cells[:, 2]
@@ -84,16 +84,16 @@ class Boosting:
 
 
 class Network:
-    """The paper's network, fitted to all measurements before it first predicts."""
+    """The paper's network, fitted to all measurements before its first prediction."""
 
     def __init__(self, types: int, metrics: int, history: Floats) -> None:
-        from fpga_pool.core.cluster.dqn import Ncf  # torch takes long as well
+        from fpga_pool.core.cluster.dqn import Ncf  # importing torch takes long, too
 
         self._network = Ncf(types, metrics, history, rng=np.random.default_rng(0), pretrain_after=0)
         self._is_fitted = False
 
     def observe(self, type_: int, metric: int, value: float) -> None:
-        """Remember a measurement."""
+        """Pass a measurement to the network."""
         self._network.observe(type_, metric, value)
 
     def predict(self, type_: int) -> Floats:
@@ -114,7 +114,7 @@ MODELS: Mapping[str, Callable[[int, int, Floats], MetricModel]] = {
 
 
 def error(name: str, subtasks: int, seed: int) -> float:
-    """Return the root of the mean squared error of a model over all metrics of all types."""
+    """Return the root mean squared error of a model over all metrics of all types."""
     true, history = types_of(seed)
     model = MODELS[name](TYPES, METRICS, history)
     for type_, metric, value in measurements(true, subtasks, seed):

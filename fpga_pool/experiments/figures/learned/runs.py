@@ -1,4 +1,4 @@
-"""Simulated runs of stacks, a cluster policy and a node policy, and what the figures need of them."""
+"""Simulated runs of stacks (a cluster policy and a node policy), and the values that the figures need from them."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -19,17 +19,17 @@ from fpga_pool.sim.cluster.tables import EventTable, World, read_world
 from fpga_pool.sim.cluster.workload import Workload, all_nodes, draw
 
 WORLD = Path(__file__).parent / "paper.toml"
-#: Tasks of a run (section 5.3) and of one that shows convergence (section 5.2); tasks per minute; worker nodes.
+#: Tasks of a run (section 5.3) and of a run that shows convergence (section 5.2); tasks per minute; worker nodes.
 TASKS, CONVERGENCE_TASKS, PER_MINUTE, NODES = 1500, 3000, 50, 11
-#: Times at which use is read, and the shares of the time of arrivals between which they lie.
+#: Number of times at which use is sampled, and the shares of the time of arrivals between which they lie.
 TIMES, STABLE = 40, (0.3, 1.0)
-#: Seeds of pre-training are other ones than those of any run.
+#: Offset of the seeds of pre-training, so that they differ from those of all runs.
 _OTHER_SEED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """What decides, on both levels."""
+    """The policies that decide, on both levels."""
 
     cluster: str
     node: str
@@ -39,12 +39,12 @@ class Stack:
     pretrained: bool = False
 
     def policy(self) -> Any:
-        """Return the cluster policy, which has the node policy."""
+        """Return the cluster policy, which includes the node policy."""
         values = {"node": self.node, "corun": self.corun, "admission": self.admission}
         return tuned_policy("cluster", self.cluster, {}, values)
 
 
-#: The paper's four methods (section 5.3), and its node policy with a cluster policy that reads estimates.
+#: The paper's four methods (section 5.3), and its node policy with a cluster policy that uses estimates.
 PAPER, RANDOM, ECT, PATS, IAWP = "ldwp + iawp", "random", "ect", "pats", "ect_open + iawp"
 STACKS: Mapping[str, Stack] = {
     PAPER: Stack(cluster="ldwp", node="iawp", pretrained=True),
@@ -57,14 +57,14 @@ STACKS: Mapping[str, Stack] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What a stack has to do, with the paper's values."""
+    """The workload of a stack and its cluster; the defaults are the paper's values."""
 
     tasks: int = TASKS
     per_minute: float = PER_MINUTE
     nodes: int = NODES
     #: Input of each task; None = as in the world.
     input_mb: float | None = None
-    #: (seconds, whether nodes join, how many): of those beyond `nodes`, and back.
+    #: (seconds, whether nodes join or leave, how many); the nodes are additional to `nodes`.
     changes: tuple[tuple[float, bool, int], ...] = ()
 
 
@@ -75,11 +75,11 @@ class Run:
     world: World
     workload: Workload
     outcome: Outcome
-    #: The cluster policy as it was at the end.
+    #: The cluster policy in its final state.
     policy: Any
 
     def throughput(self, begin_s: float, end_s: float, node: int | None = None) -> float:
-        """Return the tasks completed in a minute of an interval, of one node or of all."""
+        """Return the tasks completed per minute in an interval, on one node or on all."""
         done = (self.outcome.end_s >= begin_s) & (self.outcome.end_s < end_s)
         if node is not None:
             done &= self.outcome.node == node
@@ -87,23 +87,23 @@ class Run:
 
     @property
     def last_s(self) -> float:
-        """Return when the last task arrived."""
+        """Return the arrival time of the last task."""
         return float(self.workload.arrival_s[-1])
 
     @property
     def end_s(self) -> float:
-        """Return when everything had been completed."""
+        """Return the time at which all executions had ended."""
         return max(each.end_s for each in self.outcome.executions) + 1e-6
 
     def mean_response_s(self) -> float:
-        """Return the mean response time of all tasks that were completed."""
+        """Return the mean response time of all completed tasks."""
         done = np.isfinite(self.outcome.end_s)
         return float((self.outcome.end_s - self.workload.arrival_s)[done].mean())
 
     def usage(self, at_s: Floats) -> Floats:
-        """Return use of cores, host memory, accelerators and their memory at some times, (times, nodes, 4).
+        """Return the use of cores, host memory, accelerators and their memory at the given times, (times, nodes, 4).
 
-        An accelerator that executes anything is in use.
+        An accelerator that executes at least one subtask is in use.
         """
         steps = pipeline_steps(self.world)
         kinds = [self.world.nodes[kind] for kind in all_nodes(self.world)]
@@ -134,19 +134,19 @@ class Run:
 
 @lru_cache(maxsize=512)
 def run(case: Case, name: str, seed: int) -> Run:
-    """Return one run of a stack; figures that show the same run share it."""
+    """Return one run of a stack; cached for figures that show the same run."""
     return simulated(case, STACKS[name], seed)
 
 
 def of_each_stack(case: Case, seed: int, settings: Settings) -> Iterator[tuple[str, Run]]:
-    """Yield the name of each stack and its run of a case, reduced as the settings ask for."""
+    """Yield the name of each stack and its run of a case, scaled by the settings."""
     case = scaled(case, settings)
     for name in STACKS:
         yield name, run(case, name, seed)
 
 
 def results(path: Path, stack: Stack, seed: int, *, load: float = 1.0, tasks: int | None = None) -> Mapping[str, float]:
-    """Return the summary of one run of a scenario; `tasks` are those of its first stream, None = as many as it says."""
+    """Return the summary of one run of a scenario; `tasks`, if given, overrides the number in its first stream."""
     world = read_world(path, make_law)
     if tasks is not None:
         first, *others = world.arrivals
@@ -156,7 +156,7 @@ def results(path: Path, stack: Stack, seed: int, *, load: float = 1.0, tasks: in
 
 
 def scaled(case: Case, settings: Settings) -> Case:
-    """Return a case with the share of its tasks that the settings ask for."""
+    """Return a case with its number of tasks scaled by the settings."""
     return dataclasses.replace(case, tasks=settings.scaled(case.tasks))
 
 
@@ -202,7 +202,7 @@ def simulated(case: Case, stack: Stack, seed: int) -> Run:
 
 @lru_cache(maxsize=64)
 def _weights(case: Case, stack: Stack, seed: int) -> Mapping[str, Floats]:
-    """Return the weights after a run from random ones, with other arrivals."""
+    """Return the weights after a run that began with random ones and had other arrivals."""
     untrained = dataclasses.replace(stack, pretrained=False)
     weights: Mapping[str, Floats] = simulated(case, untrained, _OTHER_SEED + seed).policy.weights
     return weights

@@ -1,4 +1,4 @@
-"""The tables of the page on learned placement; the page includes the files that this writes.
+"""Write the tables of the documentation page on learned placement, which includes the files.
 
 python -m fpga_pool.experiments.figures.learned.tables NAME SCENARIO > NAME.csv
 """
@@ -23,7 +23,7 @@ _SETTINGS: Mapping[str, tuple[bool, bool]] = {
     "no admission": (True, False),
     "neither": (False, False),
 }
-#: By table: cluster policy and node policy of each row's name.
+#: By table and row name: cluster policy and node policy.
 TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "baselines": {
         "random": ("random", "random"),
@@ -44,7 +44,7 @@ _HEADER = ("per minute", "policy", "setting", "goodput per minute", "mean", "p95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What a row is made of."""
+    """The parameters of one row."""
 
     world: Path
     per_minute: int
@@ -55,7 +55,7 @@ class Row:
     tasks: int | None
 
     def cells(self) -> Sequence[str]:
-        """Return means over the seeds, with the standard deviation between them after a sign for it."""
+        """Return means over the seeds, some followed by ± and the standard deviation between the seeds."""
         found = [
             results(self.world, self.stack, seed, load=_LOADS[self.per_minute], tasks=self.tasks)
             for seed in range(self.seeds)
@@ -75,7 +75,7 @@ class Row:
 
 
 def rows(arguments: argparse.Namespace) -> Iterator[Sequence[str]]:
-    """Yield every stack with and without co-running and memory admission."""
+    """Yield the rows of every stack, with and without co-running and memory admission."""
     wanted = [
         Row(
             world=arguments.world,

@@ -1,8 +1,8 @@
-"""Figures 2 to 9 of the makespan paper with the curve of `makespan` added, and small batches beside the optimum."""
+"""Figures 2 to 9 of the makespan paper with a curve of `makespan`, and small batches compared with the optimum."""
 
 from fpga_pool.experiments.figures.makespan import hosts, small, throughput, variations
 
-#: By number.
+#: In order of their numbers.
 EXPERIMENTS = (
     small.TESTBED_EXPERIMENT,
     hosts.EXPERIMENT,

@@ -41,7 +41,7 @@ def _measure(subject: tuple[Form, str], hosts: int, seed: int, settings: Setting
 
 
 def _claims(samples: Samples) -> list[Claim]:
-    """Return what section 5.2 says."""
+    """Return the claims of section 5.2."""
     return [*_compute(samples), *_network(samples), *_joint(samples)]
 
 
@@ -188,7 +188,7 @@ def _measure_load(form: Form, jobs: int, seed: int, settings: Settings) -> Itera
 
 
 def _linear(samples: Samples, form: Form) -> Claim:
-    """Return what section 5.3 says."""
+    """Return the claim of section 5.3."""
     why = (
         "Below some 10 jobs per accelerator the longest job decides, and a good plan is not longer with more of them."
         if form is Form.COMPUTE

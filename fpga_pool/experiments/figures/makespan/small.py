@@ -1,4 +1,4 @@
-"""Figures 2 and 10: the testbed, as fluid (section 5.1), and, ours, small batches beside the optimum."""
+"""Figures 2 and 10: the testbed in the fluid model (section 5.1), and, ours, small batches beside the optimum."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ from fpga_pool.experiments.testbed import DNN, WORDCOUNT, Case, planned
 JOBS = (4, 6, 8)
 REQUESTERS, RESPONDERS, ACCELERATORS = 2, 2, 4
 LINK_BPS = 1e9
-#: An optimum is found when no plan is shorter by more than this share; nodes of the search after which it is given up.
+#: An optimum counts as found if no plan is shorter by more than this share; nodes after which the search gives up.
 GAP, NODES = 0.01, 300
 #: Share of the batches whose optimum was found.
 SOLVED = "share solved"
@@ -34,7 +34,7 @@ FORMS = (Form.COMPUTE, Form.JOINT)
 
 
 def small_batch(form: Form, jobs: int, seed: int) -> BatchProblem:
-    """Return a batch of the sizes of section 5.2, on few hosts: sending a job takes about as long as computing it."""
+    """Return a batch with sizes as in section 5.2 on few hosts: sending a job takes about as long as computing it."""
     rng = np.random.default_rng((seed, jobs))
     megabits = rng.exponential(MEAN_MB, jobs)
     deviation = rng.uniform(1 - DEVIATION, 1 + DEVIATION, (jobs, ACCELERATORS))
@@ -97,13 +97,13 @@ _OWN = {WORDCOUNT.name: "nim", DNN.name: "cim"}
 
 
 def _measure_testbed(_: str, case: Case, seed: int, __: Settings) -> Iterator[Sample]:
-    """Predict one experiment under each policy; there is nothing random in it."""
+    """Predict one experiment under each policy; the predictions are deterministic."""
     for series, policy in (*((name, name) for name in BASELINES), ("paper's", _OWN[case.name]), (OURS, OURS)):
         yield Sample(_PANEL, case.name, series, seed, planned(case, policy).makespan_s)
 
 
 def _testbed_claims(samples: Samples) -> Iterator[Claim]:
-    """Return what section 5.1 says."""
+    """Return the claims of section 5.1."""
     for case in (WORDCOUNT, DNN):
         for other, percent in case.paper_percent.items():
             yield Claim(

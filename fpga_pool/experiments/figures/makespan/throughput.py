@@ -1,8 +1,8 @@
 """Figure 5: throughput over the rate at which batches arrive (section 5.4).
 
-A policy plans a batch when it arrives and knows of no later one (section 3.4).  The paper's own and its baselines do so
-by themselves when they see all batches as one problem with release times.  Others change the plan under way: by their
-own `replan`, or, without one, by placing each job of a new batch behind it.
+A policy plans a batch when it arrives, without knowledge of later ones (section 3.4).  The paper's own policies and its
+baselines do so inherently when all batches form one problem with release times.  Others change the plan under way: with
+their own `replan` or, without one, by placing each job of a new batch behind it.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,12 +31,12 @@ from fpga_pool.experiments.figures.makespan.workload import (
 
 # ---- Batches that arrive
 
-#: Policies that see releases as they come, however many there are in a problem.
+#: Policies that consider jobs in order of release, so that all batches can form one problem.
 _IN_TIME_ORDER = frozenset({"sjf", "ljf", "cim", "nim", "ncjm", "waves"})
 
 
 def makespan_s(name: str, problem: BatchProblem, seed: int) -> float:
-    """Return when the last job ends; jobs of one release time are a batch."""
+    """Return the completion time of the last job; jobs with the same release time form a batch."""
     if name in _IN_TIME_ORDER:
         return decide(name, problem, seed).makespan_s
     return _Course(problem).makespan_s(_replanner(name, seed))
@@ -54,7 +54,7 @@ def _replanner(name: str, seed: int) -> Callable[[Underway], Replan]:
 
 
 class _Course:
-    """The plan so far, on one clock, and its changes with every batch that arrives."""
+    """The current plan, on one clock, and its changes as batches arrive."""
 
     def __init__(self, problem: BatchProblem) -> None:
         self._problem = problem
@@ -63,7 +63,7 @@ class _Course:
         self._transfers = no_segments()
 
     def makespan_s(self, replanned: Callable[[Underway], Replan]) -> float:
-        """Let all batches come; return when the last job ends."""
+        """Let all batches arrive; return the completion time of the last job."""
         problem = self._problem
         for now_s in np.unique(problem.release_s).tolist():
             known = np.flatnonzero(problem.release_s <= now_s)
@@ -74,7 +74,7 @@ class _Course:
         return float(ends_s.max(initial=0.0))
 
     def _plan(self, known: Ints) -> BatchPlan:
-        """Return the plan of the jobs `known` (n,) so far, numbered by their place there."""
+        """Return the current plan of the jobs `known` (n,), renumbered by their position there."""
         transfers = self._transfers
         return BatchPlan(
             accelerator=self._accelerator[known],
@@ -88,7 +88,7 @@ class _Course:
         )
 
     def _take(self, jobs: Ints, plan: BatchPlan, now_s: float) -> None:
-        """Have a plan for `jobs` (n,), whose time 0 is now, in place of theirs so far."""
+        """Replace the current plan of `jobs` (n,) by another one, whose time 0 is `now_s`."""
         self._accelerator[jobs] = plan.accelerator
         self._start_s[jobs] = plan.start_s + now_s
         kept = ~np.isin(self._transfers.flow, jobs)
@@ -106,10 +106,10 @@ class _Course:
 _WHERE = "section 5.4"
 #: Batches per second, evenly spaced.  The text names 4.
 RATES = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
-#: Not in the paper.  With 200 jobs a batch 150 accelerators are busy at 4 batches of computation-intensive jobs per
-#: second, where its system is "fully utilized".
+#: Not in the paper.  With 200 jobs per batch, 150 accelerators are busy at 4 batches of computation-intensive jobs per
+#: second, the rate at which its system is "fully utilized".
 JOBS_PER_BATCH, BATCHES = 200, 20
-#: Improvement of throughput, least and most, that the text gives for each form.
+#: Least and greatest improvement of throughput that the text gives for each form.
 _PAPERS = {
     "sjf": {Form.COMPUTE: (22.88, 35.64), Form.NETWORK: (20.17, 36.05), Form.JOINT: (16.47, 27.57)},
     "ljf": {Form.COMPUTE: (32.88, 40.08), Form.NETWORK: (36.23, 45.47), Form.JOINT: (27.06, 36.38)},
@@ -131,7 +131,7 @@ def _measure(form: Form, per_s: float, seed: int, settings: Settings) -> Iterato
 
 
 def _claims(samples: Samples) -> list[Claim]:
-    """Return what section 5.4 says."""
+    """Return the claims of section 5.4."""
     return [
         *(_more_than(samples, form, other) for form in Form for other in BASELINES),
         *(_levels_off(samples, form) for form in Form),

@@ -33,12 +33,12 @@ from fpga_pool.experiments.figures.makespan.workload import (
 _MIXED_OWN, _MIXED_WHERE = "waves", "section 5.5"
 #: Percent of computation-intensive jobs.  The paper's patterns are not in its text.
 SHARES = (0, 20, 40, 60, 80, 100)
-#: What the other jobs are, by panel.
+#: Forms of the other jobs, by panel.
 _OTHERS = {"network": (Form.NETWORK,), "network-and-both": (Form.NETWORK, Form.JOINT)}
 
 
 def forms(panel: str, percent: int, jobs: int, seed: int) -> NDArray[np.str_]:
-    """Return the form of each job (J,): exact shares, in their own order."""
+    """Return the form of each job (J,): exact shares, in random order."""
     computing = round(jobs * percent / 100)
     others = np.resize(np.array(_OTHERS[panel]), jobs - computing)
     of_jobs: NDArray[np.str_] = np.append(np.full(computing, Form.COMPUTE), others)
@@ -54,7 +54,7 @@ def _measure_mixture(panel: str, percent: int, seed: int, settings: Settings) ->
 
 
 def _gap(samples: Samples, panel: str) -> Claim:
-    """Return what section 5.5 says."""
+    """Return the claim of section 5.5."""
     places = samples.places(panel, _MIXED_OWN)
     ends = {"least": places[0], "most": places[-1]}
     return Claim(
@@ -90,13 +90,13 @@ MIXTURE_EXPERIMENT = Experiment(
 
 _FAIRNESS_OWN, _FAIRNESS_WHERE = "nim", "section 5.6"
 GROUPS = (1, 2, 3, 4, 6, 8, 10)
-#: The paper's own number.
+#: The paper's number of groups.
 _PAPERS_GROUPS = 6
 _AVERAGE, _LAST = "average", "last"
 
 
 def grouped(problem: BatchProblem, groups: int) -> BatchProblem:
-    """Return the batch divided into groups of equal number by size, the smallest jobs first."""
+    """Return the batch divided by size into groups with equal numbers of jobs, the smallest jobs first."""
     group: Ints = np.zeros(problem.jobs, np.int64)
     for number, jobs in enumerate(np.array_split(np.argsort(problem.input_bytes, kind="stable"), groups)):
         group[jobs] = number
@@ -109,7 +109,7 @@ def _average_s(problem: BatchProblem, plan: BatchPlan) -> float:
 
 
 def _measure_fairness(_: str, groups: int, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Plan one network-intensive batch by each policy; the baselines know no groups."""
+    """Plan one network-intensive batch by each policy; the baselines ignore groups."""
     plain = batch(Form.NETWORK, Shape().scaled(settings), seed)
     for name in curves(_FAIRNESS_OWN, settings):
         problem = plain if name in BASELINES else grouped(plain, groups)
@@ -119,7 +119,7 @@ def _measure_fairness(_: str, groups: int, seed: int, settings: Settings) -> Ite
 
 
 def _fairness_claims(samples: Samples) -> list[Claim]:
-    """Return what section 5.6 says."""
+    """Return the claims of section 5.6."""
     places, names = samples.places(_LAST, _FAIRNESS_OWN), (_FAIRNESS_OWN, OURS)
     found = [
         Claim(
@@ -178,20 +178,20 @@ FAIRNESS_EXPERIMENT = Experiment(
 # ---- Figure 8
 
 _ESTIMATED_OWN, _PANEL, _ESTIMATED_WHERE = "cim", "estimates", "section 5.7"
-#: The largest error, percent of what the size says.
+#: The largest error, in percent of the time that follows from the size.
 ERRORS = (0, 5, 10, 15, 20, 25, 30)
 RESPONDERS = 40
 
 
 def estimated(actual: BatchProblem, percent: int, shape: Shape, seed: int) -> BatchProblem:
-    """Return the batch as it is believed to be: an error per job in proportion to its input, on all accelerators."""
+    """Return the batch with its believed times: an error per job in proportion to its input, on all accelerators."""
     ratio = np.random.default_rng((seed, 8)).uniform(-1.0, 1.0, shape.jobs) * percent / 100
     error_s = ratio * SECONDS_PER_MB * draw(shape, seed).megabits
     return replace(actual, seconds=np.maximum(actual.seconds + error_s[:, None], 0.0))
 
 
 def _measure_estimates(_: str, percent: int, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Let each policy plan on the estimates, and count what really comes of it."""
+    """Let each policy plan with the estimates, and yield the actual makespan."""
     shape = Shape(responders=RESPONDERS).scaled(settings)
     actual = batch(Form.COMPUTE, shape, seed)
     believed = estimated(actual, percent, shape, seed)
@@ -200,7 +200,7 @@ def _measure_estimates(_: str, percent: int, seed: int, settings: Settings) -> I
 
 
 def _estimates_claims(samples: Samples) -> list[Claim]:
-    """Return what section 5.7 says."""
+    """Return the claims of section 5.7."""
     names = ("sjf", _ESTIMATED_OWN, OURS)
     first, *_, last = samples.places(_PANEL, _ESTIMATED_OWN)
     return [
@@ -242,7 +242,7 @@ _RUNS = 3
 
 
 def _measure_planning_time(form: Form, requesters: int, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Time the paper's own algorithm and ours on one batch: from memory to memory, the median of three."""
+    """Time the paper's own algorithm and ours on one batch, in memory, as the median of three runs."""
     problem = batch(form, Shape(requesters=requesters).scaled(settings), seed)
     for name in dict.fromkeys([PAPERS_OWN[form], *settings.also, OURS]):
         planner(name)
@@ -255,7 +255,7 @@ def _measure_planning_time(form: Form, requesters: int, seed: int, settings: Set
 
 
 def _planning_time_claims(samples: Samples) -> Iterator[Claim]:
-    """Yield what section 5.8 says."""
+    """Yield the claims of section 5.8."""
     for form in Form:
         yield from _of_form(samples, form)
 

@@ -1,8 +1,8 @@
 """The workload of the makespan paper, section 5.2, and the steps that its figures share: plan, measure, compare.
 
 1000 jobs, sizes exponential with mean 200 Mb; 0.001 s of compute per Mb; 5 accelerators and 5 Gbit/s per responder,
-1 Gbit/s per requester; a deviation of up to 20 % of each compute time and each link.  What the paper leaves open: the
-deviation is drawn again for every pair of job and accelerator, uniformly; requesters are drawn uniformly.
+1 Gbit/s per requester; a deviation of up to 20 % of each compute time and each link.  Our choices for what the paper
+leaves open: the deviation is drawn uniformly for every pair of job and accelerator; requesters are drawn uniformly.
 
 `makespan_s` is the makespan of a plan when jobs take other times than it expects (section 5.7).
 """
@@ -34,7 +34,7 @@ _BITS_PER_MB = 1e6
 
 
 class Form(StrEnum):
-    """The phases of a job that count."""
+    """The phases of a job that take time."""
 
     COMPUTE = "compute"
     NETWORK = "network"
@@ -48,14 +48,14 @@ TITLES = {Form.COMPUTE: "(a) computation-intensive", Form.NETWORK: "(b) network-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Size of a batch and its pool."""
+    """Size of a batch and of its pool."""
 
     jobs: int = JOBS
     requesters: int = REQUESTERS
     responders: int = RESPONDERS
 
     def scaled(self, settings: Settings) -> "Shape":
-        """Return the share of it that the settings ask for."""
+        """Return the shape scaled by the settings."""
         return Shape(
             jobs=settings.scaled(self.jobs),
             requesters=settings.scaled(self.requesters),
@@ -65,21 +65,21 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draw:
-    """The draw of one seed: every form of a batch is made of the same jobs and hosts."""
+    """The random draw of one seed, which gives every form of a batch the same jobs and hosts."""
 
     #: (J,) sizes.
     megabits: Floats
     #: (J, A) compute times.
     seconds: Floats
-    #: (J,)
+    #: (J,) index of the requester of each job.
     requester: Ints
-    #: (R,), (H,)
+    #: (R,), (H,) bandwidths of the links.
     egress_bps: Floats
     ingress_bps: Floats
 
 
 def draw(shape: Shape, seed: int) -> Draw:
-    """Draw each thing from its own source: other numbers of one thing leave all others as they are."""
+    """Draw each quantity from its own generator, so that changing the number of one leaves the others unchanged."""
     sizes, times, ingress, requesters, egress = (np.random.default_rng((seed, number)) for number in range(5))
     accelerators = ACCELERATORS_PER_RESPONDER * shape.responders
     megabits = sizes.exponential(MEAN_MB, shape.jobs)
@@ -103,7 +103,7 @@ def batch(form: Form, shape: Shape, seed: int) -> BatchProblem:
 
 
 def mixed(drawn: Draw, forms: NDArray[np.str_]) -> BatchProblem:
-    """Return a batch in which each job has its own form (J,): what only computes has no input, and the other way."""
+    """Return a batch in which each job has its own form (J,): jobs without a phase have no input or compute time."""
     seconds = np.where((forms == Form.NETWORK)[:, None], 0.0, drawn.seconds)
     seconds.setflags(write=False)  # shared instead of copied
     return BatchProblem(
@@ -123,13 +123,13 @@ OURS, BASELINES, BOUND = "makespan", ("sjf", "ljf"), "bound"
 
 
 def curves(own: str, settings: Settings) -> list[str]:
-    """Return the policies of a panel: baselines, the paper's own for it, further ones, ours."""
+    """Return the policies of a panel: baselines, the paper's own, further requested ones, and ours."""
     return list(dict.fromkeys([*BASELINES, own, *settings.also, OURS]))
 
 
 @cache
 def planner(name: str, effort: int | None = None) -> BatchPolicy:
-    """Return a policy with its default parameters but for the effort, compiled."""
+    """Return a policy, compiled, with its default parameters except for the effort."""
     policy: BatchPolicy = policy_as("batch", name)
     if effort is not None and isinstance(policy, Searching):
         policy = policy.searching(effort, None, time.perf_counter)
@@ -166,10 +166,10 @@ def ratios(samples: Samples, panel: str, names: Sequence[str], over: str) -> dic
 
 
 def makespan_s(name: str, believed: BatchProblem, actual: BatchProblem, seed: int) -> float:
-    """Return when the last job really ends.
+    """Return the actual completion time of the last job.
 
-    A policy that decides as the batch goes on has a method `meet`, and is asked for what it does.  The plan of any
-    other is kept: each job stays where it was put, and the queues keep their order.
+    A policy that decides while the batch runs has a method `meet`, which returns the outcome.  The plan of any other
+    policy is kept: each job stays on its accelerator, and the queues keep their order.
     """
     policy = planner(name)
     if isinstance(policy, Adaptive):

@@ -1,4 +1,4 @@
-"""Batches as they come in, checked whole before anything is stored, and as they are held, changed and cancelled."""
+"""Admission of batches, each checked as a whole before it is stored, and their hold, change and cancellation."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -31,16 +31,16 @@ from fpga_pool.model.values import changed
 def create_batch(
     tx: Transaction, request: BatchRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> Batch:
-    """Store a batch and its jobs, or nothing.
+    """Store a batch and all its jobs, or nothing.
 
     Raises
     ------
     InvalidInput
-        (or a subclass) naming the job and what would be right.
+        (or a subclass) If the request is invalid; the message names the job and the valid values.
     DuplicateId
-        If the batch or a job of it exists already.
+        If the batch or one of its jobs exists already.
     NotFound
-        If a batch that it is to wait for is not one of its project.
+        If its project has no batch that it is to wait for.
 
     """
     batch, jobs = admit_batch(tx, request, catalogue, settings, now_s)
@@ -51,7 +51,7 @@ def create_batch(
 def admit_batch(
     tx: Transaction, request: BatchRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> tuple[Batch, list[Job]]:
-    """Return a batch and its jobs as `create_batch` stores them, each in its shard; InvalidInput as there."""
+    """Return a batch and its jobs as `create_batch` stores them; raises the same exceptions, except DuplicateId."""
     if request.deadline_at is not None and not now_s < request.deadline_at < NEVER:
         raise InvalidInput("deadline_at: expected a point in time that is yet to come")
     hosts, slots = tx.hosts(), tx.slots()
@@ -69,7 +69,7 @@ def admit_batch(
 
 
 def _work(job: JobRequest, catalogue: Catalogue) -> Work:
-    """Return what a job asks for; on several boards it takes as long as on the quickest."""
+    """Return the demand of a job; its time is that on the fastest board of its function."""
     models = catalogue.functions[job.function].fpga_time.values()
     return Work(job.function, min(model.seconds(job.input_bytes) for model in models), job.input_bytes)
 
@@ -85,7 +85,7 @@ def check_batch(
 ) -> None:
     """Raise InvalidInput, or a subclass, if a batch of these jobs cannot be accepted.
 
-    Messages call the list of jobs `each`; those of a task (`shares`) have one function.
+    `each` is the name of the list of jobs in messages; the `shares` of a task have a common function.
     """
     if not jobs:
         raise InvalidInput("jobs: a batch needs at least one job")
@@ -107,7 +107,7 @@ def check_batch(
 
 
 def owned_batch(tx: Transaction, uuid: str, project_id: str | None) -> Batch:
-    """Return a batch of this project (`owned`)."""
+    """Return a batch if it belongs to the project (see `owned`)."""
     return owned(tx.batch(uuid), project_id, "batch")
 
 
@@ -121,18 +121,18 @@ def cancel_batch(tx: Transaction, uuid: str, project_id: str | None, now_s: floa
 
 
 def cancel_jobs(tx: Transaction, batch_uuid: str, now_s: float) -> None:
-    """Have the jobs of a cancelled batch that are this shard's end; to be called for each of its shards."""
+    """Cancel the jobs of a cancelled batch that belong to this shard; to be called for each shard of the batch."""
     for listed in tx.batch_jobs(batch_uuid):
-        job = tx.job(listed.uuid)  # the end of one share of a task is that of the others
+        job = tx.job(listed.uuid)  # read again, as cancelling one share of a task changes the others
         if job.shard == tx.shard.name and job.state not in ENDED_JOBS:
             change_job(tx, job, CancelRequested(), now_s)
 
 
 def confirm_results(tx: Transaction, receipts: Collection[Receipt], now_s: float) -> None:
-    """Complete the jobs of this shard whose results are with their client, as the word to their agent was lost.
+    """Complete the jobs of this shard whose results the client has received, though the agent was not notified.
 
-    The agent is told to release them; where its host is lost, it is when it comes back.  A receipt of what is not held,
-    or of another result than the one that is, changes nothing.
+    The agents are commanded to release the jobs, those of lost hosts when they return.  A receipt changes nothing if
+    the result is not held any more, or is a different one.
     """
     digests = {receipt.job: receipt.sha256 for receipt in receipts}
     for job in tx.jobs(digests):
@@ -143,15 +143,15 @@ def confirm_results(tx: Transaction, receipts: Collection[Receipt], now_s: float
                 send(tx, job.slot, ReleaseJob(job=job.uuid))
 
 
-# ---- Batches that their owners change: held back, released, and put before others
+# ---- Changes by the owner: hold, release and priority
 
 
 def change_batch(
     tx: Transaction, uuid: str, project_id: str, change: BatchChange, now_s: float, seen: Seen = None
 ) -> Batch:
-    """Change a batch, or a pipeline; its jobs follow in each of its shards (`hold_jobs`).
+    """Change a batch or a pipeline; `hold_jobs` then updates its jobs in each of its shards.
 
-    Conflict if it is a task, InvalidTransition if it has ended.
+    Raises Conflict if it is a task, InvalidTransition if it has ended.
     """
     batch = owned_batch(tx, uuid, project_id)
     require_seen(batch, seen)
@@ -166,10 +166,11 @@ def change_batch(
 
 
 def hold_jobs(tx: Transaction, batch_uuid: str, now_s: float) -> None:
-    """Have the jobs of a batch that are this shard's follow its hold, or release; may be repeated.
+    """Apply the hold or release of a batch to its jobs in this shard; may be repeated.
 
-    Of a held batch those lose their places whose inputs have not arrived, which costs them no attempt.  Where the pool
-    has the input, perhaps as the only one, the job goes on.  A plan that is being made for the others becomes void.
+    When a batch is held, its jobs whose inputs have not arrived lose their places; this attempt does not count.  Jobs
+    whose inputs have arrived continue, since the pool may have the only copy.  Plans being made for pending jobs become
+    void.
     """
     held, left = tx.batch(batch_uuid).held, set()
     for job in tx.batch_jobs(batch_uuid):
@@ -184,17 +185,17 @@ def hold_jobs(tx: Transaction, batch_uuid: str, now_s: float) -> None:
     settle_slots(tx, sorted(left), now_s)
 
 
-# ---- Batches that wait for others to be complete
+# ---- Batches that wait for others to complete
 
-#: How a batch has ended after which those that wait for it are cancelled; None = it is not stored any more.
+#: Outcomes of a batch that cancel the batches waiting for it, in words; None = it is not stored any more.
 _LOST = {BatchState.FAILED: "has failed", BatchState.CANCELLED: "was cancelled", None: "does not exist any more"}
 
 
 def settle_dependencies(tx: Transaction, now_s: float) -> Iterator[tuple[str, str]]:
-    """Let batches go on that waited for others, or have their jobs of this shard end; yield each with the reason.
+    """Update the batches that wait for others; yield the uuid of each changed batch or job with the reason.
 
-    They go on when all others are complete; when one has ended otherwise, all their jobs are cancelled (as by Slurm's
-    ``afterok``).
+    A batch waits until all others are complete. If one of them has ended otherwise, its jobs of this shard are
+    cancelled (as with Slurm's ``afterok``).
     """
     for uuid, states in tx.waiting_batches().items():
         lost = next((f"batch {other} {_LOST[state]}" for other, state in states.items() if state in _LOST), "")

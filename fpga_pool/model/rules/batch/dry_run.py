@@ -1,4 +1,4 @@
-"""What becomes of a batch: of one that is stored why it waits; of one that is not its plan, by the rules that plan."""
+"""Outlook of batches: the plan that a batch would get if it was submitted, and the reason why a stored one waits."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ from fpga_pool.model.rules.shared.dry_runs import DryRunContext, pending_batch, 
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed, shared
 
-#: Why work waits that nothing keeps from a place.
+#: Pending reason of work that can be placed by the next cycle.
 ABOUT_TO_BE_PLANNED = "it is about to be planned"
 
 
@@ -29,23 +29,23 @@ class DryRun:
     Parameters
     ----------
     batch, jobs
-        As `admission.admit_batch` returns them.
+        As returned by `admission.admit_batch`.
     context
-        What it is made with.
+        The inputs of the dry run.
 
     """
 
     def __init__(self, batch: Batch, jobs: Sequence[Job], context: DryRunContext) -> None:
         self._batch, self._jobs, self._context = batch, jobs, context
         self._is_planned = not context.policies.online.is_online(batch.policy)
-        #: By index, for those that would get a place.
+        #: Jobs that would get a place, by index.
         self._placed: dict[int, PlannedJob] = {}
-        #: Why others would wait, and until when.
+        #: Why the other jobs would wait, and the times until which they would.
         self._reasons: list[str] = []
         self._expected_at: list[float] = []
 
     def run(self) -> PlannedBatch:
-        """Return what would be planned for the jobs of each shard; the batch ends with the last part."""
+        """Return the plan of the batch, made of the plans of its jobs in each shard."""
         by_shard: defaultdict[str, list[Job]] = defaultdict(list)
         for job in self._jobs:
             by_shard[job.shard].append(job)
@@ -67,12 +67,12 @@ class DryRun:
         )
 
     def _plan(self, shard: str, jobs: Sequence[Job]) -> BatchPlanned | None:
-        """Return what the plan of a shard's part would promise; None = there would be none."""
+        """Plan the jobs of one shard; return what the plan promises, or None if there would be no plan."""
         context, batch = self._context, self._batch
         pending = pending_batch(batch, jobs)
 
         def suppose(tx: Transaction) -> Transaction:
-            """Return the shard as it is, but for the work that waits: this batch, and no other."""
+            """Return a transaction that reads the shard as if this batch was its only pending work."""
             return supposed(
                 tx,
                 pending_batches=lambda: {batch.uuid: pending},
@@ -109,7 +109,7 @@ class DryRun:
             )
 
     def _explain(self, shard: str, unplaced: Sequence[Job]) -> None:
-        """Note why jobs would wait for a place, and whether others wait already for those of the rest."""
+        """Record why jobs would wait for a place, and whether other pending jobs compete for the same slots."""
         context = self._context
         with context.reading(shard) as tx:
             functions = {job.function for job in unplaced}
@@ -121,7 +121,7 @@ class DryRun:
         elif detail.expected_at is None and detail.pending_reason:
             self._reasons.append(detail.pending_reason)
         if self._batch.withheld:
-            self._reasons.append(f"{self._batch.withheld}: planned as if it was not")
+            self._reasons.append(f"{self._batch.withheld}; the plan ignores this")
         if wanted & {job.function for job in self._jobs}:
             self._reasons.append("other jobs wait for the same slots, and may be planned first")
 
@@ -130,11 +130,11 @@ def _unplaced(job: Job) -> PlannedJob:
     return PlannedJob(**shared(job, PlannedJob))
 
 
-# ---- What can be said of a batch that is stored
+# ---- Outlook of stored batches
 
 
 def late_s(batch: Batch, ends_at: float | None) -> float | None:
-    """Return by how much a batch that ends then misses its deadline; None = it does not, or has none."""
+    """Return by how many seconds a batch that ends at `ends_at` misses its deadline; None = it does not miss any."""
     if batch.deadline_at is None or ends_at is None or ends_at <= batch.deadline_at:
         return None
     return ends_at - batch.deadline_at
@@ -143,10 +143,10 @@ def late_s(batch: Batch, ends_at: float | None) -> float | None:
 def batch_detail(
     tx: Transaction, batch: Batch, functions: Collection[str], catalogue: Catalogue, now_s: float
 ) -> BatchDetail:
-    """Return a batch with its pending reason, expected start and end, and how late it is.
+    """Return a batch with its pending reason, expected start and end, and lateness.
 
-    `functions` are those of its jobs in state PENDING.  A job can begin when one of the slots that its function fits is
-    free of the jobs that are planned there; a policy may know better.
+    `functions` are the functions of its pending jobs.  A job is expected to begin when the first slot that its function
+    fits has finished the jobs planned there; the policy may decide otherwise.
     """
     reason, expected_at = waiting(tx, batch, functions, catalogue, now_s)
     ends_at = tx.planned_end(batch.uuid)
@@ -159,7 +159,7 @@ def batch_detail(
 def waiting(
     tx: Transaction, batch: Batch, functions: Collection[str], catalogue: Catalogue, now_s: float
 ) -> tuple[str, float | None]:
-    """Return why jobs of a batch, of these functions, wait, and when the first of them is expected to begin."""
+    """Return why the pending jobs of a batch wait, and when the first is expected to begin (None = unknown)."""
     if not functions:
         return "", None
     if batch.withheld:

@@ -1,6 +1,6 @@
-"""Batches in the planning cycle: a batch is placed, or the work under way is planned again.
+"""Batches in the planning cycle: a waiting batch is placed, or the work in progress is planned again.
 
-`ReplanTrigger` decides when the work under way differs from its plan by enough to plan the rest again.
+`ReplanTrigger` decides when the work in progress differs so much from its plan that the rest is planned again.
 """
 
 import math
@@ -32,30 +32,30 @@ from fpga_pool.model.rules.batch.transfers import earlier_transfers, inputs_unde
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
-#: The longest time between two looks while nothing comes of them, as a multiple of the shortest.
+#: Maximum interval between checks while replanning changes nothing, as a multiple of the minimum interval.
 _LONGEST_PAUSE = 8
 
 
 class ReplanTrigger:
-    """Compares the work under way of one shard with its plan, at intervals.
+    """Compares the work in progress on one shard with its plan, at intervals.
 
-    Its memory saves comparisons and is not stored with the shard: a new owner compares once more than needed,
-    and what is planned again then depends on the stored objects alone.
+    Its state only avoids repeated replanning and is not stored with the shard: a new owner of the shard may replan once
+    more than needed, based on the stored objects alone.
     """
 
     def __init__(self, settings: PoolSettings, is_planned: Callable[[str], bool] = lambda _: True) -> None:
         self._settings = settings
-        #: Says of a batch's policy, by name, that it plans: what another one's jobs do is no news for a plan.
+        #: Returns whether a batch policy, by name, makes plans; jobs of other policies do not trigger replanning.
         self._is_planned = is_planned
         self._next_at = 0.0
         self._pause_s = settings.replan_late_s
-        #: How late jobs were when the rest was planned again for them.
+        #: How late jobs were when they last triggered replanning.
         self._known_late_s: dict[str, float] = {}
-        #: Slots that had nothing to do when that was looked at last.
+        #: Slots that were idle at the last check.
         self._idle: frozenset[str] = frozenset()
 
     def reason(self, tx: Transaction, now_s: float) -> str:
-        """Return what differs, for people; "" = nothing that is new, or it is not time to look."""
+        """Return what differs from the plan, human-readable; "" = nothing new, or the next check is not due yet."""
         if now_s < self._next_at:
             return ""
         self._next_at = now_s + self._pause_s
@@ -64,12 +64,12 @@ class ReplanTrigger:
         return self._lateness(tx, now_s) or self._idleness(tx, now_s)
 
     def answered(self, *, changed: bool) -> None:
-        """Take note of whether a re-plan for what was found has changed anything; if not, look less often."""
+        """Record whether the replanning that was triggered has changed anything; if not, check less often."""
         shortest_s = self._settings.replan_late_s
         self._pause_s = shortest_s if changed else min(2 * self._pause_s, _LONGEST_PAUSE * shortest_s)
 
     def _lateness(self, tx: Transaction, now_s: float) -> str:
-        """Return whether a job, or its input, is late, or twice as late as when it was noticed last."""
+        """Return a message if jobs or their inputs are newly late, or twice as late as when they last triggered."""
         late_s = {uuid: now_s - due_at for uuid, due_at in tx.overdue(now_s - self._settings.replan_late_s).items()}
         for job in tx.astray():
             seconds = _input_late_s(job)
@@ -85,7 +85,7 @@ class ReplanTrigger:
         return f"{len(new)} jobs are late, job {worst} by {late_s[worst]:.2f} s"
 
     def _idleness(self, tx: Transaction, now_s: float) -> str:
-        """Return whether a slot has nothing to do while others have more than they can begin soon."""
+        """Return a message if slots have become idle while others have work beyond twice the replan horizon."""
         backlogs = tx.backlogs()
         if max((backlog.free_at for backlog in backlogs), default=0.0) - now_s <= 2 * self._settings.replan_horizon_s:
             self._idle = frozenset()
@@ -102,28 +102,28 @@ def _input_late_s(job: Job) -> float:
     return transfer_late_s(job.transfer, job.input_bytes, job.moved_bytes, job.moved_at - job.dispatched_at)
 
 
-#: A batch that its policy cannot plan holds up the others only for a moment, and is tried again after a while.
+#: A batch whose policy fails is retried after this time, so that it does not block the others meanwhile.
 PUT_OFF_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchView:
-    """The question to a batch policy."""
+    """The input of a decision of a batch policy."""
 
     snap: Snapshot
-    #: The policy's name, as the batch asked for it.
+    #: Name of the policy: the one requested by the batch, or the default.
     policy: str
-    #: What is under way, where the policy can plan around it and that is worth a look.
+    #: The work in progress, if the policy can replan it and this may be worthwhile; None otherwise.
     underway: ReplanProblem | None
-    #: What is planned of the network already.
+    #: Transfers that are already planned on the network.
     transfers: EarlierTransfers
-    #: What is not as planned, for people; "" = a batch waits.
+    #: Human-readable difference from the plan that triggered the cycle; "" = a batch waits.
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPlan:
-    """A batch is placed behind the jobs under way, in what their transfers leave of the network or after these."""
+    """A plan for a batch behind the jobs in progress, sending in the bandwidth their transfers leave, or after them."""
 
     request: PlanRequest
     plan: BatchPlan
@@ -131,19 +131,19 @@ class NewPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedPlan:
-    """Work that has not begun is planned again, together with a waiting batch."""
+    """A new plan for work that has not begun, together with the waiting batch, if any."""
 
     asked: ReplanProblem
     found: Replan
 
 
 class BatchFamily:
-    """Gives pending jobs their places, the batch of the lowest `rank` first; and others to those that have not begun.
+    """Places pending jobs, the batch of the lowest `rank` first, and replans jobs that have not begun.
 
     Small batches that wait at the same time are planned together, as fairness groups in the order of their rank.
 
-    The second where the policy can (`replan`) and there is work under way: when a batch arrives, a slot or a host is
-    lost, or reality differs from the plan.
+    Replanning requires a policy with `replan` and work in progress. It happens when a batch arrives, a slot or a host
+    is lost, or reality differs from the plan.
 
     Parameters
     ----------
@@ -152,11 +152,11 @@ class BatchFamily:
     policies
         Returns a policy by its name.
     default_policy
-        Name of the policy of batches that ask for none.
+        Name of the policy of batches that do not name one.
     is_planned
-        Says of a batch's policy, by name, that it plans: other batches are the business of other families.
+        Returns whether a batch policy, by name, makes plans; other batches are left to other families.
     slowdown
-        Returns what is known of how functions slow each other down on a card; None = nothing.
+        Returns the model of how functions slow each other down on a card; None = there is no model.
 
     """
 
@@ -179,21 +179,20 @@ class BatchFamily:
         self._default_policy = default_policy
         self._is_planned = is_planned
         self._replan_trigger = ReplanTrigger(settings, is_planned)
-        #: Batches whose policy failed, and when each is tried again.
+        #: Time of the next try of each batch whose policy failed.
         self._put_off: dict[str, float] = {}
-        #: Until then each batch is planned by itself: one of several that were planned together was too much for its
-        #: policy.
+        #: Until this time batches are planned separately, because the policy failed for several batches together.
         self._apart_until_s = -math.inf
 
     @property
     def replans(self) -> bool:
-        """Whether plans of the default policy may be changed while they are being carried out."""
+        """Whether plans of the default policy may be changed while they are being executed."""
         return self._may_change(self._default_policy)
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[BatchView] | None:
-        """Read the first pending batch, or the work in progress if it differs from the plan."""
+        """Read the first pending batch, or, if none waits, the work in progress if it differs from the plan."""
         self._put_off = {uuid: until for uuid, until in self._put_off.items() if now_s < until}
-        # The plan's time 0 is when agents and clients know of it.
+        # Time 0 of the plan is when agents and clients have received it.
         begin_s = now_s + self._settings.dispatch_lead_s
         snap = snapshot(
             tx, self.catalogue, self._settings, begin_s, self._put_off, self._is_planned,
@@ -219,18 +218,18 @@ class BatchFamily:
         return Look(view=view, policy=policy, now_s=now_s)
 
     def _may_change(self, name: str) -> bool:
-        """Return whether plans of a policy, by its name, may be changed while they are being carried out."""
+        """Return whether plans of a policy, by its name, may be changed while they are being executed."""
         name = name or self._default_policy
         return self._is_planned(name) and isinstance(self._policies(name), Replanning)
 
     def _may_join(self, name: str) -> bool:
-        """Return whether a policy, by its name, plans several batches at once: not where it proves each plan."""
+        """Return whether a policy, by its name, may plan several batches at once; a `Proving` policy may not."""
         return not isinstance(self._policies(name or self._default_policy), Proving)
 
     def decide(
         self, look: Look[BatchView], state: PolicyState, rng: np.random.Generator
     ) -> Decision[NewPlan | ChangedPlan]:
-        """Plan around what is under way; where that is not possible or does not pay, plan the batch alone."""
+        """Replan the work in progress with the batch; if that is impossible or does not pay, plan the batch alone."""
         view, failures = look.view, []
         if view.underway is not None and isinstance(look.policy, Replanning):
             found = self._replan(look.policy, view, view.underway, state, rng)
@@ -270,19 +269,19 @@ class BatchFamily:
             message = f"{_batches(jobs)}: policy {look.view.policy} failed"
             if jobs[-1].batch_uuid != jobs[0].batch_uuid:
                 self._apart_until_s = again_s
-                return PolicyFailure(message=f"{message}; each is planned by itself", error=error)
+                return PolicyFailure(message=f"{message}; its batches are planned separately", error=error)
             self._put_off[jobs[0].batch_uuid] = again_s
             return PolicyFailure(message=f"{message}; next try in {PUT_OFF_S:.0f} s", error=error)
         return NewPlan(request=request, plan=plan)
 
     def commit(self, tx: Transaction, look: Look[BatchView], wanted: NewPlan | ChangedPlan, now_s: float) -> Outcome:
-        """Give each job the place and the times of the plan, where that is still possible."""
+        """Give each job the place and times of the plan, as far as this is still possible."""
         if isinstance(wanted, NewPlan):
             return self._commit_plan(tx, look.view, wanted, now_s)
         return self._commit_replan(tx, look.view, wanted, now_s)
 
     def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Job]:
-        """Return jobs."""
+        """Return the jobs with these uuids that exist."""
         return tx.jobs(uuids)
 
     def _commit_plan(self, tx: Transaction, view: BatchView, wanted: NewPlan, now_s: float) -> Outcome:
@@ -315,6 +314,6 @@ def _occasion(view: BatchView) -> str:
 
 
 def _batches(jobs: Sequence[Job]) -> str:
-    """Return of which batches these jobs are, for people."""
+    """Return the batches of these jobs, in words."""
     names = list(dict.fromkeys(job.batch_uuid for job in jobs))
     return f"batch {names[0]}" if len(names) == 1 else f"batches {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""What neighbours on a card cost the jobs of a batch, by the learned model of interference."""
+"""Slowdown of the jobs of a batch by their neighbors on a card, according to the learned interference model."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from fpga_pool.model.objects.pool import CPU, Job, Slot, SlotState
 
 
 def beside_neighbours(view: PoolView, jobs: Sequence[Job], slots: Sequence[Slot], slowdown: SlowdownModel) -> PoolView:
-    """Return a view in which jobs take longer on slots beside those that compute now; `slots` are those of the view.
+    """Return a view in which jobs take longer on slots with computing neighbors; `slots` are the slots of the view.
 
-    It is the mean over the time that the jobs take on all slots together, from when the slot itself is free.  A
-    neighbour counts until it is free as planned, and what instances and tasks compute all the time.  What jobs that are
-    planned together cost each other is in the refitted time models.
+    The slowdown is the mean over the time that the jobs take on all slots together, from when the slot itself is free.
+    A neighbor counts until its planned work ends, or all the time if it computes for an instance or a task.  How jobs
+    that are planned together slow each other down is part of the refitted time models.
     """
     computing: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for row, slot in enumerate(slots):
@@ -40,7 +40,7 @@ def beside_neighbours(view: PoolView, jobs: Sequence[Job], slots: Sequence[Slot]
 
 
 def _mean_cost(slowdown: SlowdownModel, function: str, beside: Sequence[tuple[float, str]]) -> float:
-    """Return the mean cost of neighbours, each with the share of the time that it is there, in growing order."""
+    """Return the mean cost of neighbors; each has the share of the time until it is free, in increasing order."""
     cost, before = 0.0, 0.0
     for number, (until, _) in enumerate(beside):
         there = tuple(sorted(other for _, other in beside[number:]))
@@ -50,7 +50,7 @@ def _mean_cost(slowdown: SlowdownModel, function: str, beside: Sequence[tuple[fl
 
 
 def _horizon_s(view: PoolView, jobs: Sequence[Job]) -> float:
-    """Return about how long jobs take on all usable slots together, one job at least; 0 where none can run."""
+    """Estimate how long jobs take on all usable slots together, at least as long as one job; 0 if none can run."""
     total_s, counted = 0.0, 0
     sizes: defaultdict[int, list[int]] = defaultdict(list)
     for job in jobs:

@@ -1,6 +1,6 @@
-"""Plans back into objects: which places are still possible, and who gets them.
+"""Conversion of plans into placements of jobs, as far as the planned places are still possible.
 
-Deciding happens between two transactions: what has changed since the first is left out by the second.
+A decision is made between two transactions: the second leaves out what has changed since the first.
 """
 
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ from fpga_pool.model.transaction import Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """A problem, and what its indices mean."""
+    """A problem, and the jobs and slots that its indices refer to."""
 
     problem: BatchProblem
     jobs: tuple[Job, ...]
@@ -29,7 +29,7 @@ class PlanRequest:
 
 
 def require_answer(request: PlanRequest, plan: BatchPlan) -> None:
-    """Refuse a plan that does not answer the problem (a policy is a plug-in, and may be wrong)."""
+    """Raise Conflict if a plan does not solve the problem: a policy is a plug-in and may have errors."""
     jobs, accelerators = request.problem.jobs, request.problem.accelerators
     if plan.generation != request.problem.generation:
         raise Conflict(
@@ -42,7 +42,7 @@ def require_answer(request: PlanRequest, plan: BatchPlan) -> None:
 
 
 def held_by_others(leases: Sequence[Lease]) -> set[str]:
-    """Return the slots that are not the pool's to plan on."""
+    """Return the leased slots on which the pool must not plan jobs."""
     return {lease.slot for lease in leases if lease.kind is not LeaseKind.POOL}
 
 
@@ -66,7 +66,7 @@ def end_at(job: Job) -> float:
 
 
 def unchanged(tx: Transaction, request: PlanRequest, rows: Ints) -> Ints:
-    """Return those of the jobs `rows` (n,) that were not changed since they were read."""
+    """Return the subset of the jobs `rows` (n,) that have not changed since they were read."""
     jobs = [request.jobs[row] for row in rows.tolist()]
     same = {job.uuid for job in tx.unchanged(jobs, request.problem.generation)}
     return np.array([row for row in rows.tolist() if request.jobs[row].uuid in same], np.int64)
@@ -75,7 +75,7 @@ def unchanged(tx: Transaction, request: PlanRequest, rows: Ints) -> Ints:
 def placements(
     tx: Transaction, request: PlanRequest, plan: BatchPlan, rows: Ints, dispatched_at: float, now_s: float
 ) -> Iterator[tuple[int, Planned]]:
-    """Yield the jobs `rows` (n,), each with the place the plan chose for it, behind all on slots that can be used."""
+    """Yield each of the jobs `rows` (n,) whose planned slot is usable, with its place behind the jobs already there."""
     queues = list(_possible_queues(tx, request, plan, rows))
     grant_pool_leases(tx, [slot.name for slot, _ in queues], now_s)
     last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
@@ -100,14 +100,14 @@ def placements(
 
 
 def planned_s(request: PlanRequest, plan: BatchPlan, row: int) -> float:
-    """Return how long a job is to compute where it was put."""
+    """Return the planned computation time of a job on its planned slot."""
     return float(request.problem.seconds[row, plan.accelerator[row]])
 
 
 def _possible_queues(
     tx: Transaction, request: PlanRequest, plan: BatchPlan, rows: Ints
 ) -> Iterator[tuple[Slot, list[int]]]:
-    """Yield each slot that gets some of the jobs `rows` (n,) and can be used, with these in order of start."""
+    """Yield each usable slot that gets some of the jobs `rows` (n,), with these jobs in order of start."""
     by_slot: defaultdict[int, list[int]] = defaultdict(list)
     for row in rows[np.argsort(plan.start_s[rows], kind="stable")].tolist():
         by_slot[int(plan.accelerator[row])].append(row)
@@ -120,18 +120,18 @@ def _possible_queues(
 
 
 def withdraw_from_former_host(tx: Transaction, job: Job, host: str) -> None:
-    """Release an input that was kept for a retry on a host where the job will not run after all."""
+    """Release the input that was kept for a retry on another host than the one where the job is placed now."""
     if job.host and job.host != host and tx.host(job.host).alive:
         send(tx, job.slot, ReleaseJob(job=job.uuid))
 
 
 def transfers_of(plan: BatchPlan, jobs: int) -> list[tuple[RateSegment, ...]]:
-    """Return the transfer of each of this many jobs, in order of time."""
+    """Return the segments of the transfer of each job, in order of time; `jobs` is the number of jobs."""
     return _by_job(jobs, plan.segment_job, plan.segment_begin_s, plan.segment_end_s, plan.segment_bps)
 
 
 def results_of(request: PlanRequest, plan: BatchPlan) -> list[tuple[RateSegment, ...]]:
-    """Return how the result of each job flows back, in seconds after the planned end of its computation."""
+    """Return the transfer of the result of each job, in seconds after the planned end of its computation."""
     jobs = np.arange(len(request.jobs))
     end_s = plan.start_s + request.problem.seconds[jobs, plan.accelerator]
     begin_s, stop_s = (moment_s - end_s[plan.result_job] for moment_s in (plan.result_begin_s, plan.result_end_s))
@@ -145,18 +145,18 @@ def _by_job(jobs: int, job: Ints, begin_s: Floats, end_s: Floats, bps: Floats) -
     return [tuple(sorted(segments, key=lambda segment: segment.begin_s)) for segments in pieces]
 
 
-# ---- The order in which equal slots are taken: those that other functions need go last
+# ---- Order of otherwise equal slots: those that other functions need are taken last
 
 
 def scarcity_by_kind(catalogue: Catalogue, leases: Iterable[Lease]) -> Mapping[tuple[str, str], float]:
-    """Return `Catalogue.scarcity` by board and kind, with the demand that these leases show."""
+    """Return `Catalogue.scarcity` by board and kind; the demand is the number of these leases per function."""
     return catalogue.scarcity(Counter(lease.function for lease in leases if lease.function))
 
 
 def least_scarce_first(slots: Iterable[Slot], catalogue: Catalogue, leases: Iterable[Lease]) -> list[Slot]:
-    """Return slots in the order in which a policy takes them where it finds no other difference.
+    """Return slots in increasing order of scarcity, in which policies take slots that are otherwise equal.
 
-    Slots of equal scarcity stay in order; workers and slots of boards that the catalogue does not have come first.
+    Slots of equal scarcity keep their order; CPU workers and slots of boards that are not in the catalogue come first.
     """
     scarcity = scarcity_by_kind(catalogue, leases)
     return sorted(slots, key=lambda slot: scarcity.get((slot.board, slot.kind), 0.0))

@@ -1,7 +1,7 @@
-"""From the objects to a view, from a view to a policy's problem, from its plan back to the objects.
+"""Planning of batches: read the objects into a view, build the policy's problem, and commit its plan.
 
-Deciding happens between two transactions: `snapshot` reads in one, `commit_plan` writes in another and leaves out
-whatever has changed in between; those jobs stay PENDING and are planned again.
+A decision is made between two transactions: `snapshot` reads in one, `commit_plan` writes in another and leaves out
+jobs that have changed in between; those still PENDING are planned again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from fpga_pool.model.transaction import Backlog, PendingBatch, Transaction
 
 TimeModels = Mapping[tuple[str, str], TimeModel]
 
-#: Small batches that wait at the same time are planned together, up to this many jobs.
+#: Maximum number of jobs of small batches that are planned together.
 TOGETHER = 64
 
 
@@ -42,21 +42,21 @@ class Snapshot:
     """The jobs to plan now, and the pool to plan them on."""
 
     view: PoolView
-    #: Jobs that wait for a place, of one batch or of several small ones, in order of their rank.
+    #: Pending jobs of one batch, or of several small ones in order of their rank.
     jobs: tuple[Job, ...]
-    #: Policy their batches ask for; "" = the operator's default.
+    #: Policy requested by their batches; "" = the operator's default.
     policy: str
-    #: Until when inputs of earlier jobs were planned to move that are not complete, UTC seconds; 0 = all are.
+    #: Latest planned end of the incomplete inputs of earlier jobs, UTC seconds; 0 = all inputs are complete.
     inputs_due_at: float
-    #: By function, how large its results are; empty where their way back is not planned.
+    #: Size model of the results of each function; empty if the return of results is not planned.
     result_sizes: Mapping[str, SizeModel]
     #: Time between the commit of a plan and its time 0.
     lead_s: float = 0.0
-    #: Other batches wait for a place, too.
+    #: Whether more batches wait for a place.
     others: bool = False
 
     def result_bytes(self, job: Job) -> int:
-        """Return how many bytes of a job's result are planned to flow back; a small one needs no rates of its own."""
+        """Return the bytes of a job's result whose transfer is planned: 0 for small results, which need no rates."""
         size = self.result_sizes.get(job.function)
         expected = 0 if size is None else size.bytes(job.input_bytes)
         return expected if expected > SMALL_RESULT_BYTES else 0
@@ -72,19 +72,19 @@ def snapshot(
     may_join: Callable[[str], bool] = lambda _: False,
     slowdown: SlowdownModel | None = None,
 ) -> Snapshot | None:
-    """Return the first batch with pending jobs and the pool as it is; None where nothing is to be planned.
+    """Return the first batch with pending jobs, and the state of the pool; None if nothing can be planned.
 
-    The first is the one of the highest priority, and of these the oldest.
+    The first batch is the one with the lowest `rank`: by priority, deadline and age.
 
-    Batches that are `put_off` must wait, and those whose policy does not plan (`is_planned`, by its name) are left out.
-    Where the policy allows it (`may_join`), small batches that come next, with the same policy, are planned together
-    with the first.  Jobs that were planned too often are left to `reconcile.tick`.  Neighbours of the jobs
-    cost what `slowdown` says.
+    Batches that are `put_off`, and those whose policy makes no plans (`is_planned`, by its name), are left out.  If the
+    policy allows it (`may_join`), the next batches are planned together with the first if they are small and have the
+    same policy.  Jobs with too many attempts are left to `reconcile.tick`.  `slowdown` is the model of how neighbors
+    on a card slow down jobs.
     """
     pending = tx.pending_batches().items()
     ours = {uuid: batch for uuid, batch in pending if uuid not in put_off and is_planned(batch.policy)}
     if not ours:
-        return None  # before the view is built, which costs most
+        return None  # before building the view, which is the most expensive step
     backlogs, leases = tx.backlogs(), tx.leases()
     slots = least_scarce_first(tx.slots(), catalogue, leases)
     view = _view(tx, catalogue, now_s, backlogs, leases, slots)
@@ -113,9 +113,9 @@ def snapshot(
 
 
 def with_servers(tx: Transaction, snap: Snapshot, jobs: Iterable[Job]) -> Snapshot:
-    """Return a snapshot in whose view the servers among the requesters of jobs stand as hosts without slots do.
+    """Return a snapshot whose view also has the servers among the requesters of jobs, as hosts without slots.
 
-    So does a host that was removed.  It has no limit, nor has a server that has ended: nothing comes of it in any case.
+    Hosts that were removed are added as well.  They and servers that have ended have no rate limits: they send nothing.
     """
     view = snap.view
     fresh = [job for job in jobs if job.requester and job.requester not in view.host_index]
@@ -135,12 +135,12 @@ def with_servers(tx: Transaction, snap: Snapshot, jobs: Iterable[Job]) -> Snapsh
 
 
 def _is_small(batch: PendingBatch, others: int = 0) -> bool:
-    """Return whether a batch may be planned together with this many jobs of others: no input needs rates of its own."""
+    """Return whether a batch has only small inputs, which need no rates, and few jobs, together with the `others`."""
     return batch.largest_input_bytes <= SMALL_INPUT_BYTES and batch.jobs + others <= TOGETHER
 
 
 def _planned_together(batches: Mapping[str, PendingBatch], may_join: Callable[[str], bool]) -> Iterator[Sequence[str]]:
-    """Yield the uuids of the batches that are planned together: one, and small ones of its policy that come next."""
+    """Yield groups of batches, by uuid, that are planned together: single batches, or successive small ones."""
     group: list[str] = []
     jobs = 0
     for uuid, batch in batches.items():
@@ -156,7 +156,7 @@ def _planned_together(batches: Mapping[str, PendingBatch], may_join: Callable[[s
 
 
 def jobs_by_batch(jobs: Sequence[Job]) -> dict[str, Ints]:
-    """Return the indices (n,) of the jobs of each batch."""
+    """Return the indices (n,) of the jobs of each batch, by the uuid of the batch."""
     rows: dict[str, list[int]] = {}
     for row, job in enumerate(jobs):
         rows.setdefault(job.batch_uuid, []).append(row)
@@ -164,19 +164,19 @@ def jobs_by_batch(jobs: Sequence[Job]) -> dict[str, Ints]:
 
 
 def fairness_groups(jobs: Sequence[Job], rank: Mapping[str, int]) -> Ints:
-    """Return (J,) the groups of jobs in a problem: those of each batch behind those of the batches of lower `rank`."""
+    """Return the fairness group of each job, shape (J,): by the `rank` of its batch, then by its group in the batch."""
     of_jobs = [(rank[job.batch_uuid], job.group) for job in jobs]
     number = {group: number for number, group in enumerate(sorted(set(of_jobs)))}
     return ints([number[group] for group in of_jobs])
 
 
 def _lead_s(jobs: Sequence[Job], settings: PoolSettings) -> float:
-    """Return how long before its time 0 a plan must be known: not at all where all inputs move in one burst."""
+    """Return how long before its time 0 a plan must be committed: 0 if all inputs are small and move in one burst."""
     return settings.dispatch_lead_s if any(job.input_bytes > SMALL_INPUT_BYTES for job in jobs) else 0.0
 
 
 def all_placed(tx: Transaction, catalogue: Catalogue, settings: PoolSettings, now_s: float, policy: str) -> Snapshot:
-    """Return the pool as it is, with nothing that waits for a place."""
+    """Return a snapshot of the pool without pending jobs."""
     backlogs, leases = tx.backlogs(), tx.leases()
     slots = least_scarce_first(tx.slots(), catalogue, leases)
     return Snapshot(
@@ -286,13 +286,13 @@ def _load_s(slot: Slot, catalogue: Catalogue) -> float:
 
 
 def _has_place(view: PoolView, function: str) -> bool:
-    # The catalogue may have lost the function since the jobs were accepted; they wait for it.
+    # If the function was removed from the catalogue after the jobs were accepted, they wait until it is back.
     index = view.function_index.get(function)
     return index is not None and bool((view.can_run[:, index] & view.slot_usable).any())
 
 
 def batch_problem(snap: Snapshot) -> PlanRequest:
-    """Build the problem of a snapshot: its jobs on the slots that can take at least one of them."""
+    """Build the problem of a snapshot: its jobs, and the usable slots that can run at least one of them."""
     view = snap.view
     functions = np.array([view.function_index[job.function] for job in snap.jobs])
     rank = {batch_uuid: number for number, batch_uuid in enumerate(dict.fromkeys(job.batch_uuid for job in snap.jobs))}
@@ -324,7 +324,7 @@ def batch_problem(snap: Snapshot) -> PlanRequest:
 def commit_plan(
     tx: Transaction, request: PlanRequest, plan: BatchPlan, settings: PoolSettings, now_s: float
 ) -> list[Job]:
-    """Give each job the place the plan chose, where that is still possible; return the jobs that got one."""
+    """Give each job the place chosen by the plan, as far as this is still possible; return the jobs that got one."""
     dispatched_at = now_s + _lead_s(request.jobs, settings)
     rows = unchanged(tx, request, np.arange(len(request.jobs)))
     placed = [
@@ -341,14 +341,14 @@ def commit_plan(
     return placed
 
 
-#: By all that tells jobs of a problem apart, the bound of a batch that consists of these.
+#: Lower bound of a batch, by the data of its jobs that determine it.
 Bounds = dict[tuple[bytes, ...], float]
 
 
 def promise(problem: BatchProblem, plan: BatchPlan, rows: Ints, dispatched_at: float, bounds_s: Bounds) -> BatchPlanned:
-    """Return what a plan promises to a batch, whose jobs are `rows` (n,) of the problem.
+    """Return the times that a plan promises to a batch, whose jobs are `rows` (n,) of the problem.
 
-    Batches that arrive together are often alike: `bounds_s` are those of the ones before it, and get its own.
+    `bounds_s` caches the bounds of batches planned together, which are often alike.
     """
     makespan_s, completion_s = plan.makespan_s, plan.completion_s
     if len(rows) < problem.jobs:
@@ -369,13 +369,13 @@ def promise(problem: BatchProblem, plan: BatchPlan, rows: Ints, dispatched_at: f
 
 
 def ends_of(problem: BatchProblem, plan: BatchPlan, rows: Ints) -> tuple[float, float]:
-    """Return when the last of the jobs `rows` (n,) has computed, and when the last of their results is back."""
+    """Return when the last of the jobs `rows` (n,) has computed, and when the last of their results has arrived."""
     makespan_s = float((plan.start_s[rows] + problem.seconds[rows, plan.accelerator[rows]]).max())
     return makespan_s, max(makespan_s, float(plan.result_end_s[np.isin(plan.result_job, rows)].max(initial=0.0)))
 
 
 def alone(problem: BatchProblem, jobs: Ints | None = None) -> BatchProblem:
-    """Return a problem, or that of some of its jobs (n,), as if nothing were there before it."""
+    """Return a problem, or that of some of its jobs (n,), as if the pool had no earlier work."""
     nothing = floats([])
     if jobs is None:
         return replace(problem, ready_s=nothing, release_s=nothing)
@@ -383,10 +383,10 @@ def alone(problem: BatchProblem, jobs: Ints | None = None) -> BatchProblem:
 
 
 def _proven_bounds_s(problem: BatchProblem, plan: BatchPlan) -> tuple[float, float]:
-    """Return what the batch, and all of it up to the last result, cannot take less than, whatever is before it.
+    """Return lower bounds of the makespan and of the return of all results that hold whatever earlier work does.
 
-    A policy proves its bounds for slots and links that are free when the problem says so: earlier work is only expected
-    to take that long, and whatever is there first computes first.
+    The policy's bounds assume that slots and links become free at the times of the problem. These are only estimates:
+    earlier work may end sooner, and jobs compute in the order in which their inputs arrive.
     """
     if not (problem.ready_s.any() or problem.release_s.any()):
         return plan.lower_bound_s, plan.completion_bound_s

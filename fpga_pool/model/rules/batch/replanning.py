@@ -1,8 +1,8 @@
-"""The plan under way as objects, as a policy's problem, and what a policy makes of it back as objects.
+"""Replanning of the work in progress: build the policy's problem from the objects, and commit the new plan.
 
-What runs, what moves and what begins within a moment stays where it is.  All else may get another place (a new
-attempt, so whatever is said about the former one is void) or other times; what moves gets other rates where it is not
-as planned.
+Jobs that compute, whose inputs are moving, or that begin soon keep their places.  All others may get another place (as
+a new attempt, so reports about the former one are void) or other times. Transfers in progress get new rates if they do
+not move as planned.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,17 +32,17 @@ from fpga_pool.model.values import changed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplanProblem:
-    """The work in progress that a policy plans around, and the meaning of its indices."""
+    """The work in progress that a policy replans, and the objects that its indices refer to."""
 
     underway: Underway
-    #: (J,) as they were read.
+    #: (J,) jobs as they were read.
     jobs: tuple[Job, ...]
-    #: (A,) names.
+    #: (A,) names of the slots.
     slots: tuple[str, ...]
 
     @property
     def transfers(self) -> EarlierTransfers:
-        """What is planned of the network."""
+        """Transfers that are already planned on the network."""
         problem, pieces = self.underway.problem, self.underway.transfers
         return EarlierTransfers(
             requester=problem.requester[pieces.flow],
@@ -54,12 +54,12 @@ class ReplanProblem:
 
     @property
     def pending(self) -> Ints:
-        """(n,) rows of the jobs that have no place: those of the waiting batch."""
+        """(n,) rows of the pending jobs: those of the waiting batch."""
         return np.array([row for row, job in enumerate(self.jobs) if job.state is JobState.PENDING], np.int64)
 
     @property
     def request(self) -> PlanRequest:
-        """The problem alone."""
+        """The problem without the plan in progress."""
         return PlanRequest(problem=self.underway.problem, jobs=self.jobs, slots=self.slots)
 
 
@@ -67,14 +67,14 @@ class ReplanProblem:
 class Changes:
     """The outcome of replanning."""
 
-    #: Jobs that had no place and have one now, jobs that have another one than before, and other times.
+    #: Jobs that got their first place, jobs that got another place, and jobs that only got other times.
     placed: list[Job] = field(default_factory=list)
     moved: list[Job] = field(default_factory=list)
     retimed: list[Job] = field(default_factory=list)
 
 
 def worth_replanning(view: PoolView, settings: PoolSettings) -> bool:
-    """Return whether work under way reaches far enough beyond now that some of it could still be changed."""
+    """Return whether some slot has work beyond the replan horizon, so that some of it could still be changed."""
     return float(view.slot_ready_s.max(initial=0.0)) > settings.replan_horizon_s
 
 
@@ -87,21 +87,21 @@ def replan_problem(
     *,
     late: bool = False,
 ) -> ReplanProblem | None:
-    """Return what is under way at `now_s`, and the pending jobs of the snapshot; None where nothing can be planned.
+    """Return the work in progress at `now_s` and the pending jobs of the snapshot; None if nothing can be planned.
 
     Parameters
     ----------
     tx, snap
-        The transaction, and what `planning.snapshot` returned in it.
+        The transaction, and the snapshot that `planning.snapshot` or `planning.all_placed` returned in it.
     settings
-        Horizon, and how often a job may be planned.
+        Replan horizon and maximum number of attempts.
     now_s
         Time 0 of the plan.
     may_move
-        Says of a policy, by name, whether its jobs may be moved.
+        Returns whether the jobs of a policy, by name, may be moved.
     late
-        Transfers are late: those that have not begun are planned again, and so is the rest of those reported not to
-        move as planned.
+        Transfers are late: plan those that have not begun again, and also the rest of those reported not to move as
+        planned.
 
     """
     queues = {slot: list(jobs) for slot, jobs in groupby(tx.active_jobs(), attrgetter("slot"))}
@@ -125,7 +125,7 @@ def replan_problem(
 
 
 class _Rows:
-    """The rows of the problem, as they are gathered."""
+    """Collects the rows of the problem."""
 
     def __init__(self, snap: Snapshot, useful: Ints, settings: PoolSettings, now_s: float) -> None:
         self._snap, view = snap, snap.view
@@ -138,14 +138,14 @@ class _Rows:
         self._start_s: list[float] = []
         self._begun: list[bool] = []
         self._left_bytes: list[int] = []
-        #: Host on which the input is already, -1 = none.
+        #: Host that already has the input; -1 = none.
         self._here: list[int] = []
         self._astray: list[bool] = []
         self._pieces: list[tuple[int, float, float, float]] = []
         self._transfers = TransfersLeft(now_s)
 
     def add_queue(self, slot: int, queue: Sequence[Job], free: Collection[str]) -> None:
-        """Add what waits on a slot, in its order; batches in `free` may be moved."""
+        """Add the jobs that wait on a slot, in order; jobs of batches in `free` may be moved."""
         number = self._number[slot]
         for job in queue:
             if job.state is JobState.RUNNING:
@@ -158,13 +158,13 @@ class _Rows:
             pieces = [] if job.input_bytes <= SMALL_INPUT_BYTES else self._transfers.pieces(job)
             arrives_s = max((end_s for _, end_s, _ in pieces), default=0.0)
             start_s = max(due_s, arrives_s)
-            # Another one that is there computes while this one is waited for.
+            # While the slot waits for this input, it computes another job whose input has arrived.
             due_s += self._seconds(slot, job)
             stays = job.batch_uuid not in free or self._must_stay(job, start_s, pieces)
             self._add(job, number, start_s, begun=stays, pieces=pieces)
 
     def add_pending(self, job: Job) -> None:
-        """Add a job that has no place."""
+        """Add a pending job."""
         self._add(job, -1, 0.0, begun=False, pieces=[])
 
     def _add(
@@ -179,7 +179,7 @@ class _Rows:
         staged, small = job.state is JobState.STAGED, job.input_bytes <= SMALL_INPUT_BYTES
         self._here.append(self._view.host_index[job.host] if staged and not small else -1)
         left_bytes = job.input_bytes
-        if staged or small:  # no rates are planned for a small one: it moves in one burst whenever its slot is decided
+        if staged or small:  # a small input needs no planned rates: it moves in one burst once its slot is decided
             left_bytes = 0
         elif number >= 0 and begun:
             left_bytes = int(sum(bps * (end_s - begin_s) for begin_s, end_s, bps in pieces) / 8.0)
@@ -187,40 +187,40 @@ class _Rows:
         self._pieces += [(row, *piece) for piece in pieces]
 
     def _seconds(self, slot: int, job: Job) -> float:
-        """Return how long a job computes, by what is known now."""
+        """Return the computation time of a job on a slot by the current time models."""
         function = self._view.function_index[job.function]
         per_byte = float(self._view.time_b_s_per_byte[slot, function])
         return float(self._view.time_a_s[slot, function]) + per_byte * job.input_bytes
 
     def _running_until_s(self, slot: int, job: Job) -> float:
-        """Return when what computes will end; what is late is expected to be as late again."""
+        """Return when a running job is expected to end, in seconds from now; a late one as late again as it is now."""
         known = job.function in self._view.function_index
         seconds = self._seconds(slot, job) if known else (job.end_s or 0.0) - (job.start_s or 0.0)
         end_s = (job.started_at or self._now_s) + seconds - self._now_s
         return abs(end_s)
 
     def _must_stay(self, job: Job, start_s: float, pieces: Sequence[tuple[float, float, float]]) -> bool:
-        """Return whether a job that waits is about to begin, is on its way, or was moved often enough."""
+        """Return whether a waiting job keeps its place: it begins soon, its input moves, or it was moved too often."""
         horizon_s = self._settings.replan_horizon_s
         moves = bool(pieces) and self._transfers.since_dispatch_s(job) + horizon_s > job.transfer[0].begin_s
-        # Without limits its client sends it at once.
+        # Without planned rates, the client sends the input at once.
         unlimited = job.state is JobState.WAITING_INPUT and not pieces and job.input_bytes > SMALL_INPUT_BYTES
-        # The other half of the attempts is for faults.
+        # Moves may use up half of the attempts; the other half is reserved for faults.
         settled = job.attempt > self._settings.max_attempts // 2
         return moves or unlimited or settled or job.cancel_requested or start_s < horizon_s
 
     def replan_problem(self, rank: Mapping[str, int], *, late: bool) -> ReplanProblem:
-        """Return the problem; the batches come in the order of their `rank`."""
+        """Return the problem, with the batches in the order of their `rank`."""
         view, useful = self._view, self._useful
         functions = np.array([view.function_index[job.function] for job in self.jobs])
         input_bytes = np.array([job.input_bytes for job in self.jobs], np.int64)
         here = np.array(self._here)[:, None]
-        # A large input that is there already is not sent again.
+        # A large input that has already arrived on a host is not sent to another one.
         reachable = (here < 0) | (view.slot_host[useful] == here)
         problem = BatchProblem(
             seconds=floats(np.where(reachable, view.compute_s(useful, functions, input_bytes), np.inf)),
             input_bytes=ints(self._left_bytes),
-            # Nothing of this problem sends to a subtask: its input is made where those before it computed.
+            # The inputs of subtasks are not sent by transfers of this problem: they are results of other subtasks.
             requester=ints([view.host_index[job.requester or job.host] for job in self.jobs]),
             egress_bps=view.egress_bps,
             responder=ints(view.slot_host[useful]),
@@ -253,7 +253,7 @@ class _Rows:
 def commit_replan(
     tx: Transaction, asked: ReplanProblem, found: Replan, settings: PoolSettings, now_s: float
 ) -> Changes:
-    """Make the plan hold for every job that is as it was; others stay as they are, or are planned again."""
+    """Apply the plan to every job that has not changed since it was read; other jobs are left as they are."""
     changes, request = Changes(), asked.request
     dispatched_at = now_s + settings.dispatch_lead_s
     rows = unchanged(tx, request, np.flatnonzero(found.placed | found.retimed))
@@ -283,9 +283,9 @@ def commit_replan(
 
 
 def _until_then(job: Job, begins_at: float, lead_s: float) -> list[RateSegment]:
-    """Return, on the clock of a plan that begins at `begins_at`, how a transfer under way goes on before that."""
+    """Return the segments of a transfer in progress before `begins_at`, time 0 of the new plan, relative to that."""
     since_s = begins_at - (job.dispatched_at or job.created_at)
-    # After its end it goes on at its last rate.
+    # A transfer that is not complete at its planned end continues at its last rate.
     *before, last = job.transfer
     before.append(changed(last, end_s=max(last.end_s, since_s)))
     spans = [(max(piece.begin_s - since_s, -lead_s), min(piece.end_s - since_s, 0.0), piece.bps) for piece in before]
@@ -295,7 +295,7 @@ def _until_then(job: Job, begins_at: float, lead_s: float) -> list[RateSegment]:
 def _promise(
     tx: Transaction, asked: ReplanProblem, found: Replan, placed: Sequence[Job], dispatched_at: float, now_s: float
 ) -> None:
-    """Note what the first plan of each batch promises."""
+    """Record in each batch the times promised by its first plan."""
     of_placed = {job.batch_uuid for job in placed}
     for batch_uuid, of_batch in jobs_by_batch(asked.jobs).items():
         rows = ints([row for row in of_batch.tolist() if asked.jobs[row].state is JobState.PENDING])
@@ -305,8 +305,8 @@ def _promise(
 
 
 def promise_among_others(asked: ReplanProblem, found: Replan, rows: Ints, dispatched_at: float) -> BatchPlanned:
-    """Return what a plan that was made together with work under way promises to a batch, with the jobs `rows` (n,)."""
-    # What runs or moves is only expected to end when the plan says: it may end, or be cancelled, at once.
+    """Return the times promised to a batch, with the jobs `rows` (n,), by a plan that includes work in progress."""
+    # The work in progress is only expected to end at the planned times: it may end or be cancelled at any moment.
     bound_s = simple_bound_s(alone(asked.underway.problem, rows))
     makespan_s, completion_s = ends_of(asked.underway.problem, found.plan, rows)
     return BatchPlanned(

@@ -1,4 +1,4 @@
-"""The rest of the transfers under way, as far as it is known."""
+"""Estimates of what is left of the transfers in progress."""
 
 from collections.abc import Iterable
 
@@ -11,21 +11,21 @@ from fpga_pool.model.objects.progress import late_s
 from fpga_pool.model.rules.batch.planning import Snapshot
 from fpga_pool.model.transaction import Transaction
 
-#: No transfer is expected to take less.
+#: Minimum expected duration of a transfer.
 _INSTANT_S = 1e-6
 
 
 def is_astray(job: Job) -> bool:
-    """Return whether an input was reported to be elsewhere than planned."""
+    """Return whether the input of a job was reported not to move as planned."""
     return job.state is JobState.WAITING_INPUT and bool(job.transfer) and job.moved_bytes is not None
 
 
 class TransfersLeft:
-    """What is left of transfers at `now_s`, looked at in the order in which late ones follow each other."""
+    """Estimates what is left of transfers at `now_s`; late ones follow each other in the order of the calls."""
 
     def __init__(self, now_s: float) -> None:
         self._now_s = now_s
-        #: Until when late transfers are expected to take a link.
+        #: By link, the time until which late transfers are expected to occupy it.
         self._late_until_s: dict[str, float] = {}
 
     def pieces(self, job: Job) -> list[tuple[float, float, float]]:
@@ -40,25 +40,25 @@ class TransfersLeft:
         ]
         if pieces:
             return pieces
-        # It was to be complete by now.
+        # The transfer should have been complete by now.
         at_an_instant = (0.0, _INSTANT_S, job.transfer[-1].bps)
         return [at_an_instant if is_astray(job) else self._late_piece(job, -(job.transfer[-1].end_s + shift_s))]
 
     def since_dispatch_s(self, job: Job) -> float:
-        """Return how long ago the time 0 of a job's plan was."""
+        """Return the time since time 0 of a job's plan."""
         return self._now_s - (job.dispatched_at or job.created_at)
 
     def _behind_s(self, job: Job) -> float:
-        """Return by how much a transfer is behind its plan, as far as that was reported; it is taken to stay so."""
+        """Return the reported lateness of a transfer, which is assumed to stay the same; 0 if none was reported."""
         if not is_astray(job):
             return 0.0
         reported_s = (job.moved_at or 0.0) - (job.dispatched_at or job.created_at)
         return late_s(job.transfer, job.input_bytes, job.moved_bytes or 0, reported_s)
 
     def _late_piece(self, job: Job, late_s: float) -> tuple[float, float, float]:
-        """Return what is expected of a late transfer: as long again as it is late, at most as long as all of it takes.
+        """Return the expected rest of a late transfer: as long again as it is late, at most its whole duration.
 
-        How much of it has moved was not reported.  Late transfers of one link follow each other.
+        How much of it has moved was not reported.  Late transfers on the same link are expected one after the other.
         """
         all_s = sum(piece.end_s - piece.begin_s for piece in job.transfer)
         links = (f"from {job.requester}", f"to {job.host}")
@@ -71,8 +71,8 @@ class TransfersLeft:
 def inputs_under_way(tx: Transaction, snap: Snapshot, now_s: float, begin_s: float) -> list[Job]:
     """Return the jobs whose inputs are expected to move after `begin_s`, when the plan of a snapshot begins.
 
-    An input that was to be complete before `now_s` and is not counts as well where one like it is to be planned: one
-    that takes no more than a burst is not late, its report is on its way.
+    If large inputs are to be planned, large inputs that are overdue at `now_s` are included.  Small inputs move in one
+    burst: an overdue one is not considered late, since its report is on its way.
     """
     under_way = list(tx.inputs_due(begin_s)) if snap.inputs_due_at > begin_s else []
     if snap.inputs_due_at > 0.0 and any(job.input_bytes > SMALL_INPUT_BYTES for job in snap.jobs):
@@ -81,7 +81,7 @@ def inputs_under_way(tx: Transaction, snap: Snapshot, now_s: float, begin_s: flo
 
 
 def earlier_transfers(jobs: Iterable[Job], view: PoolView, now_s: float, begin_s: float) -> EarlierTransfers:
-    """Return what is left at `begin_s` of the transfers of jobs, as of `now_s`, on the links of the view's hosts."""
+    """Return what is left of the jobs' transfers after `begin_s`, as of `now_s`, between hosts of the view."""
     left, lead_s = TransfersLeft(now_s), begin_s - now_s
     rows = [
         (view.host_index[job.requester], view.host_index[job.host], max(from_s - lead_s, 0.0), until_s - lead_s, bps)

@@ -1,1 +1,1 @@
-"""Gangs: admission, decisions, and reports of their agents."""
+"""Gangs: admission, decisions, and reports of agents about them."""

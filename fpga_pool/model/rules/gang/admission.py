@@ -1,4 +1,4 @@
-"""Gangs as they come in, and as their tenants want them no more."""
+"""Admission and cancellation of gangs."""
 
 import re
 from collections import Counter
@@ -21,12 +21,12 @@ _IMAGE_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_IMAGE - 1}}}")
 
 
 def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: int = 0) -> Gang:
-    """Store a gang that waits.
+    """Store a new gang.
 
     Raises
     ------
     InvalidInput
-        Naming what would be right.
+        If the request is invalid; the message says what is expected.
     DuplicateId
         If the gang exists already.
 
@@ -37,10 +37,10 @@ def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: 
 
 
 def admit_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: int = 0) -> Gang:
-    """Return a gang as `create_gang` stores it; InvalidInput as there.
+    """Return a gang as `create_gang` stores it; raises InvalidInput likewise.
 
-    It belongs to the emptiest shard that is wide enough, and is expected to run as long as the last `last_runs` gangs
-    of its user did; 0, or fewer of them = as it requests.
+    The gang belongs to the least loaded shard that has enough processors. Its run time is predicted from the last
+    `last_runs` gangs of its user; if this is 0 or the user has had fewer gangs, the requested run time is used.
     """
     work_s = request.runtime_s if request.work_s is None else request.work_s
     for name, seconds in (("runtime_s", request.runtime_s), ("work_s", work_s)):
@@ -59,14 +59,14 @@ def admit_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: i
 
 
 def _expected_s(tx: Transaction, request: GangRequest, last_runs: int) -> float | None:
-    """Return how long a gang is expected to run by what its user's last ones took; None where that is not asked."""
+    """Return the run time of a gang predicted from its user's last gangs; None if predictions are not used."""
     if not last_runs or not request.user_id:
         return None
     return predicted(tx.gang_run_times(request.user_id, last_runs), last_runs, request.runtime_s)
 
 
 def check_guest(image: str, command: str) -> None:
-    """Refuse what cannot be the name of an image, or a command for one."""
+    """Raise InvalidInput if the name of an image, or the command passed to it, is invalid."""
     if image and not _IMAGE_NAME.fullmatch(image):
         raise InvalidInput(
             f"image: expected a name of letters, digits, '.', '_' and '-', {LONGEST_IMAGE} at most; found {image!r}"
@@ -91,12 +91,12 @@ def _shard_for(width: int, processors: Sequence[Processor], gangs: Sequence[Gang
 
 
 def owned_gang(tx: Transaction, uuid: str, project_id: str | None) -> Gang:
-    """Return a gang of this project (`owned`)."""
+    """Return a gang if it belongs to the project (see `owned`)."""
     return owned(tx.gang(uuid), project_id, "gang")
 
 
 def cancel_gang(tx: Transaction, uuid: str, project_id: str | None, now_s: float, seen: Seen = None) -> Gang:
-    """Have a gang end; it is CANCELLED when nothing of it is left.  InvalidTransition where it has ended."""
+    """Cancel a gang; it is CANCELLED once all its processes are gone. Raises InvalidTransition if it has ended."""
     gang = owned_gang(tx, uuid, project_id)
     require_seen(gang, seen)
     if gang.cancel_requested and gang.state not in ENDED_GANGS:

@@ -1,4 +1,4 @@
-"""Changes of gangs together with what follows from them for their processes, and the other way round."""
+"""Changes of gangs and their consequences for the processes, and the other way round."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ from fpga_pool.model.transaction import Transaction
 
 
 def change_gang(tx: Transaction, gang: Gang, event: object, now_s: float) -> Gang:
-    """Apply `event` to a gang; what it means for the processes is the caller's."""
+    """Apply `event` to a gang; the caller must change its processes."""
     changed, _ = GANG.transition(gang, event, now_s)
     tx.save(changed)
     return tx.gang(gang.uuid)
@@ -63,9 +63,9 @@ def change_process(tx: Transaction, process: Process, event: object, now_s: floa
 def reserve(
     tx: Transaction, gang: Gang, processors: Sequence[str], tier: Tier, done_s: Sequence[float], now_s: float
 ) -> None:
-    """Assign places to the processes of a gang's present attempt; Conflict if one is held.
+    """Reserve places for the processes of a gang's current attempt. Raises Conflict if a place is taken.
 
-    `done_s` is the work that each has already done.
+    `done_s` is the work that each process has already done, in seconds on a dedicated processor.
     """
     tx.add(
         *(
@@ -88,7 +88,7 @@ def reserve(
 
 
 def begin_migration(tx: Transaction, gang: Gang, now_s: float) -> None:
-    """Note that a gang is on its way to the processors of its present attempt."""
+    """Record that a gang is moving to the processors of its current attempt."""
     tx.add(
         Migration(
             uuid=migration_uuid(gang.uuid, gang.attempt),
@@ -101,13 +101,13 @@ def begin_migration(tx: Transaction, gang: Gang, now_s: float) -> None:
 
 
 def change_migration(tx: Transaction, gang: Gang, event: object, now_s: float) -> None:
-    """Apply `event` to the migration that a gang is on."""
+    """Apply `event` to the current migration of a gang."""
     migration = tx.migration(migration_uuid(gang.uuid, gang.attempt))
     tx.save(MIGRATION.transition(migration, event, now_s)[0])
 
 
 def begin_trial(tx: Transaction, gang: Gang, trial_s: float, now_s: float) -> None:
-    """Have those in the foreground of a gang's processors give way; to be called before it gets its places there."""
+    """Make the foreground processes on a gang's processors give way to it; its places must be reserved already."""
     places = {process.processor for process in tx.processes(gang=gang.uuid) if process.attempt == gang.attempt}
     others = [process for process in _in_front(tx, places) if process.gang_uuid != gang.uuid]
     for uuid in dict.fromkeys(process.gang_uuid for process in others):
@@ -118,7 +118,7 @@ def begin_trial(tx: Transaction, gang: Gang, trial_s: float, now_s: float) -> No
 
 
 def end_trial(tx: Transaction, gang: Gang, now_s: float) -> Gang:
-    """End the trial of a gang, if it is in one: those in the foreground of its processors come first again."""
+    """End the trial of a gang, if it is in one: the foreground processes on its processors get priority again."""
     if gang.trial_ends_at is None:
         return gang
     gang = change_gang(tx, gang, TrialEnded(), now_s)
@@ -130,7 +130,7 @@ def end_trial(tx: Transaction, gang: Gang, now_s: float) -> Gang:
 
 
 def end_trials_behind(tx: Transaction, processors: Iterable[str], now_s: float) -> None:
-    """End the trials of gangs on processors whose foreground gets another gang: it was not asked to yield."""
+    """End the trials of gangs on processors that get another foreground gang, because it does not give way to them."""
     names = set(processors)
     trying = {process.gang_uuid for process in tx.processes() if process.processor in names and process.exchanged}
     for uuid in sorted(trying):
@@ -149,7 +149,7 @@ def _exchange(tx: Transaction, processes: Iterable[Process], now_s: float, *, ex
 
 
 def displace_gang(tx: Transaction, gang: Gang, reason: str, now_s: float, *, lost_host: str = "") -> None:
-    """Take a gang off its processors; it waits for others once nothing is left of it, but on a host that is lost."""
+    """Take a gang off its processors; it can get others once its processes are gone, except those on a lost host."""
     if gang.state in PLACED_GANGS and not gang.cancel_requested:
         if gang.state is GangState.MOVING:
             change_migration(tx, gang, MigrationFailed(reason=reason), now_s)
@@ -168,7 +168,7 @@ def stop_processes(tx: Transaction, gang: Gang, reason: str, now_s: float, *, lo
 
 
 def settle_gang(tx: Transaction, gang_uuid: str, now_s: float) -> None:
-    """Do what a change of a gang's processes makes possible: launch, arrive, complete, or end a cancelled one."""
+    """Advance a gang after its processes have changed: launch, end its move, complete, or end it if cancelled."""
     gang = _release_stopped(tx, gang_uuid, now_s)
     live = tx.processes(gang=gang_uuid)
     if gang.cancel_requested and gang.state not in ENDED_GANGS and not live:
@@ -178,7 +178,7 @@ def settle_gang(tx: Transaction, gang_uuid: str, now_s: float) -> None:
     older = [process for process in live if process.attempt != gang.attempt]
     if any(process.state is not ProcessState.EXITED for process in older):
         return
-    if len(older) == gang.processes:  # its work was done before it could be moved
+    if len(older) == gang.processes:  # the gang completed its work before it could be moved
         _complete(tx, gang, live, now_s)
         return
     _launch(tx, gang, older, now_s)
@@ -191,7 +191,7 @@ def settle_gang(tx: Transaction, gang_uuid: str, now_s: float) -> None:
 
 
 def _release_stopped(tx: Transaction, gang_uuid: str, now_s: float) -> Gang:
-    """Free the places of attempts that have been stopped as a whole; return the gang."""
+    """Free the places of attempts of which all processes have been stopped; return the gang."""
     live = tx.processes(gang=gang_uuid)
     stopping = {process.attempt for process in live if process.state is ProcessState.STOPPING}
     for process in live:
@@ -201,7 +201,7 @@ def _release_stopped(tx: Transaction, gang_uuid: str, now_s: float) -> Gang:
 
 
 def _launch(tx: Transaction, gang: Gang, exited: Sequence[Process], now_s: float) -> None:
-    """Launch those that have waited for the end of a former attempt, but for those that had done their work in it."""
+    """Launch the reserved processes, except those whose work was done in the former attempt (`exited`)."""
     done = {process.index for process in exited}
     for process in exited:
         change_process(tx, process, Released(), now_s)

@@ -1,4 +1,4 @@
-"""Gangs of one shard as their policy sees them, and what it decides put into force."""
+"""The view of one shard's gangs for their policy, and the commit of its decisions."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,28 +52,28 @@ _CORE_TIER = {Tier.FOREGROUND: IN_FRONT, Tier.BACKGROUND: BEHIND}
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the foreground and the line were like when the policy was last asked.
+    """The foreground and the queue at the last decision of the policy.
 
-    Section 2.2 of the paper: gangs are brought to the foreground when one arrives or departs from it.
+    Section 2.2 of the paper: gangs are brought to the foreground when a gang arrives or leaves the foreground.
     """
 
-    #: Processors that gangs may get, and those of them whose foreground was taken.
+    #: Processors that gangs may get, and processors whose foreground was taken.
     usable: frozenset[str]
     taken: frozenset[str]
-    #: Gangs that ran nowhere, and the first in line; None = there was none.
+    #: Gangs that did not run, and the head of the queue; None = the queue was empty.
     queue: frozenset[str]
     head: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangView:
-    """The policy's view, and the objects that its indices stand for."""
+    """The policy's view, and the objects that its indices refer to."""
 
     tiers: Tiers
-    #: In order of arrival, as read.
+    #: Gangs in order of arrival, as read.
     gangs: tuple[Gang, ...]
     processors: tuple[Processor, ...]
-    #: Gangs that wait and are not in the view: their policy cannot help them; and why.
+    #: Waiting gangs that are left out of the view because they cannot be placed, each with the reason.
     left_out: tuple[tuple[Gang, str], ...]
     #: Names of the processors that gangs may get.
     usable: frozenset[str]
@@ -81,11 +81,11 @@ class GangView:
 
     @property
     def trials_over(self) -> bool:
-        """Whether the time of a trial is up: `end_trials` ends it."""
+        """Whether the time of a trial is up, so that `end_trials` would end it."""
         return any(_is_over(gang, self.now_s) for gang in self.gangs)
 
     def seen(self, put_off: Iterable[Move] = ()) -> Seen:
-        """Return what there is to remember of it, without the moves that were not possible."""
+        """Return the state to remember; gangs of moves that were `put_off` count as queued."""
         waiting = {move.gang for move in put_off}
         tiers, names = self.tiers, [processor.name for processor in self.processors]
         queue = [gang.uuid for index, gang in enumerate(self.gangs) if tiers.tier[index] == QUEUED or index in waiting]
@@ -97,7 +97,7 @@ class GangView:
         )
 
     def has_news_since(self, seen: Seen) -> bool:
-        """Return whether a gang has come, or the foreground or the head has changed otherwise than by a move."""
+        """Return whether a gang has arrived, or the foreground or the head has changed other than by a move."""
         now = self.seen()
         in_queue = {self.gangs[index].uuid for index in self.tiers.queue.present()}
         return (
@@ -114,7 +114,7 @@ class GangOutlook:
 
     gang: str
     reason: str
-    #: When it is expected in the foreground by all estimates, UTC seconds; None = unknown.
+    #: When it is expected to be in the foreground, by the estimates of all gangs, UTC seconds; None = unknown.
     expected_at: float | None
 
 
@@ -123,7 +123,7 @@ def gang_view(
 ) -> GangView | None:
     """Return the gangs and processors of the shard as a view for a policy; None = no gang is open.
 
-    `seen` is the previous state; None = unknown.
+    `seen` is the state at the last decision; None = unknown.
     """
     open_gangs = [gang for gang in tx.open_gangs() if not gang.cancel_requested]
     if not open_gangs:
@@ -158,13 +158,13 @@ def gang_view(
 
 
 def _usable(tx: Transaction) -> frozenset[str]:
-    """Return the names of the processors that gangs may get: those that are offered by hosts that live."""
+    """Return the names of the processors that gangs may get: those offered by hosts that are alive."""
     alive = {host.name for host in tx.hosts() if host.alive}
     return frozenset(processor.name for processor in tx.processors() if processor.offered and processor.host in alive)
 
 
 def _withhold(tiers: Tiers, processors: Iterable[int]) -> None:
-    """Keep processors for the gangs that have them."""
+    """Block the free tiers of processors that are not usable, so that only the gangs already there keep them."""
     for processor in processors:
         for tier, holders in ((IN_FRONT, tiers.front), (BEHIND, tiers.behind)):
             if holders[processor] == NOBODY:
@@ -184,7 +184,7 @@ def _hopeless(gang: Gang, processors: int, settings: PoolSettings) -> str:
 def _fill(
     tiers: Tiers, gangs: Sequence[Gang], processors: Sequence[Processor], processes: Sequence[Process], now_s: float
 ) -> None:
-    """Keep the processors of gangs, and block those held by processes that are to end."""
+    """Put gangs on their processors in the view, and block the places of other processes, which are to end."""
     number = {processor.name: index for index, processor in enumerate(processors)}
     current: dict[str, list[Process]] = {}
     attempts = {gang.uuid: gang.attempt for gang in gangs if gang.state in PLACED_GANGS}
@@ -209,7 +209,7 @@ def _fill(
 
 
 def decided_moves(view: GangView, decide: Callable[[Tiers], Iterator[Move]]) -> list[Move]:
-    """Return what the policy wants done now, in its order."""
+    """Return the moves that the policy makes now, in its order; each is applied to the view."""
     moves = []
     for move in decide(view.tiers):
         view.tiers.apply(move, view.now_s)
@@ -223,7 +223,7 @@ def end_trials(tx: Transaction, now_s: float) -> list[Gang]:
 
 
 def without_ended_trials(gangs: Iterable[Gang], now_s: float) -> Iterator[Gang]:
-    """Yield gangs as they are when the trials whose time is up have ended."""
+    """Yield the gangs as if the trials whose time is up had ended."""
     for gang in gangs:
         yield changed(gang, trial_ends_at=None) if _is_over(gang, now_s) else gang
 
@@ -260,7 +260,7 @@ def commit_gang_moves(tx: Transaction, view: GangView, moves: Sequence[Move], se
 
 
 def remembered(view: GangView, moves: Sequence[Move], moved: Sequence[Gang]) -> Seen | None:
-    """Return what the next view remembers of this one; None if a move to the foreground was no longer possible."""
+    """Return the state to remember after a commit; None if a move to the foreground was no longer possible."""
     put_off = moves[len(moved) :]
     return view.seen(put_off) if all(move.how in TO_BACKGROUND for move in put_off) else None
 
@@ -312,13 +312,13 @@ def _end_all(tx: Transaction, processes: Iterable[Process], event: object, now_s
 
 
 def gang_outlooks(tx: Transaction, settings: PoolSettings, policy: GangPolicy, now_s: float) -> dict[str, GangOutlook]:
-    """Return the outlook of the gangs of the shard that wait for the foreground, by uuid."""
+    """Return the outlooks of the gangs of the shard that wait for the foreground, by uuid."""
     view = gang_view(tx, settings, policy, now_s)
     return {} if view is None else outlooks_in(view)
 
 
 def outlooks_in(view: GangView) -> dict[str, GangOutlook]:
-    """Return the outlook of the gangs of a view that wait for the foreground, by uuid."""
+    """Return the outlooks of the gangs of a view that wait for the foreground, by uuid."""
     said = [GangOutlook(gang=gang.uuid, reason=why, expected_at=None) for gang, why in view.left_out]
     for found in outlook(view.tiers, view.now_s):
         gang = view.gangs[found.gang]
@@ -329,7 +329,7 @@ def outlooks_in(view: GangView) -> dict[str, GangOutlook]:
 
 
 def give_up_gangs(tx: Transaction, settings: PoolSettings, now_s: float) -> list[Gang]:
-    """End the gangs that have failed too often, once nothing is left of them; return them."""
+    """End the gangs that have failed too often and have no processes left; return them."""
     ended = []
     for gang in tx.open_gangs():
         failed = gang.state is GangState.QUEUED and gang.failures >= settings.max_attempts
@@ -355,7 +355,7 @@ def gang_detail(tx: Transaction, uuid: str, settings: PoolSettings, policy: Gang
 
 
 def gang_attempt(tx: Transaction, gang: Gang) -> list[Process]:
-    """Return the processes of the present, or last, attempt of a gang; none of one that never had processors."""
+    """Return the processes of the current or last attempt of a gang; empty if it never had processors."""
     if gang.attempt == 0:
         return []
     return [tx.process(process_uuid(gang.uuid, gang.attempt, index)) for index in range(gang.processes)]

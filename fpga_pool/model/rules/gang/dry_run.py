@@ -1,4 +1,4 @@
-"""What would become of a gang that is not stored, by the rules that give gangs their processors."""
+"""Dry run of a gang: the outcome for a gang that is not stored, by the same rules that give gangs their processors."""
 
 from collections.abc import Sequence
 
@@ -16,10 +16,10 @@ _WAITS_IN_FRONT = frozenset({GangState.QUEUED, GangState.BACKGROUND})
 
 
 def plan_gang(gang: Gang, context: DryRunContext) -> PlannedGang:
-    """Return what would become of a gang, as `admission.admit_gang` returns it, behind all gangs that wait."""
+    """Return the plan for a gang made by `admission.admit_gang`, as if it was queued behind all waiting gangs."""
 
     def suppose(tx: Transaction) -> Transaction:
-        # Trials whose time is up end before anything is decided.
+        # Trials whose time is up are ended before the policy decides.
         return supposed(tx, open_gangs=lambda: [*without_ended_trials(tx.open_gangs(), context.now_s), gang])
 
     decided = context.decide(context.families().gangs, lambda: context.supposing(gang.shard, suppose))
@@ -30,7 +30,7 @@ def plan_gang(gang: Gang, context: DryRunContext) -> PlannedGang:
 
 
 def _planned(gang: Gang, view: GangView, decision: Decision[Sequence[Move]]) -> PlannedGang:
-    """Return what a decision means for a gang; the view is as its moves leave it."""
+    """Return the result of a decision for a gang; its moves have already been applied to the view."""
     mine = [move for move in decision.wanted or () if view.gangs[move.gang].uuid == gang.uuid]
     tier, trial = None, False
     processes: tuple[PlannedProcess, ...] = ()

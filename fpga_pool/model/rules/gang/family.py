@@ -1,4 +1,4 @@
-"""The part of gangs in the planning cycle (two-tier paper)."""
+"""Gangs in the planning cycle (two-tier paper)."""
 
 from collections.abc import Collection, Sequence
 
@@ -22,7 +22,7 @@ from fpga_pool.model.transaction import Transaction
 
 
 class GangFamily:
-    """Gives gangs their processors, and moves them to the foreground, as the policy says."""
+    """Gives gangs their processors, and moves them to the foreground, as the policy decides."""
 
     name = "gang"
     waits = False
@@ -30,7 +30,7 @@ class GangFamily:
     def __init__(self, settings: PoolSettings, policy: GangPolicy) -> None:
         self._settings = settings
         self._policy = policy
-        #: What was there when the policy was last asked; the next owner of the shard asks about everything once more.
+        #: State at the policy's last decision; None = unknown, so that the policy considers everything again.
         self._seen: Seen | None = None
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[GangView] | None:
@@ -42,7 +42,7 @@ class GangFamily:
         return Look(view=view, policy=self._policy, now_s=now_s)
 
     def decide(self, look: Look[GangView], state: PolicyState, rng: np.random.Generator) -> Decision[Sequence[Move]]:
-        """Ask for all moves to make now; before that, trials that are over are ended."""
+        """Return all moves that the policy makes now; none if trials are over, so that these are ended first."""
         if look.view.trials_over:
             return Decision(wanted=(), again=True)
         moves = decided_moves(look.view, lambda tiers: self._policy.decide(tiers, state, look.now_s, rng))
@@ -51,11 +51,11 @@ class GangFamily:
         return Decision(wanted=moves or None)
 
     def commit(self, tx: Transaction, look: Look[GangView], wanted: Sequence[Move], now_s: float) -> Outcome:
-        """Make the moves in order, up to the first that is not possible any more; without any, end trials."""
+        """Make the moves in order, up to the first that is not possible any more; without moves, end trials."""
         if not wanted:
             over = end_trials(tx, look.now_s)
             return Outcome(changed=bool(over), details=tuple(f"gang {gang.uuid}: its trial is over" for gang in over))
-        self._seen = None  # in case what follows fails
+        self._seen = None  # in case the commit fails
         moved = commit_gang_moves(tx, look.view, wanted, self._settings)
         self._seen = remembered(look.view, wanted, moved)
         details = tuple(
@@ -69,5 +69,5 @@ class GangFamily:
         return Outcome(changed=bool(moved), placed=tuple(moved), details=details, summary=summary)
 
     def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Gang]:
-        """Return gangs."""
+        """Return the gangs with these uuids."""
         return [tx.gang(uuid) for uuid in uuids]

@@ -38,7 +38,7 @@ class Reconciled:
 
 
 def apply_gang_report(tx: Transaction, host: str, report: GangReport, now_s: float) -> str:
-    """Apply a report on a process; return the reason if it is ignored."""
+    """Apply a report on a process; return the reason if it is ignored, else ""."""
     try:
         process = tx.process(process_uuid(report.gang, report.attempt, report.index))
     except NotFound:
@@ -62,17 +62,17 @@ def apply_gang_report(tx: Transaction, host: str, report: GangReport, now_s: flo
 
 
 def _is_wanted(tx: Transaction, report: ProcessSaved) -> bool:
-    """Return whether a process resumes from a saved memory."""
+    """Return whether a process is to resume from the reported saved memory."""
     return any(process.saved == report.saved for process in tx.processes(gang=report.gang))
 
 
 def _drop(report: ProcessSaved) -> StopProcess:
-    """Return the command that removes a saved memory that will not be resumed from."""
+    """Return the command that removes a saved memory from which no process will resume."""
     return StopProcess(gang=report.gang, index=report.index, attempt=report.attempt, saved=report.saved)
 
 
 def _hand_over(tx: Transaction, saved: Process, report: ProcessSaved, now_s: float) -> None:
-    """Have the process that goes on elsewhere begin with what was done."""
+    """Pass the saved progress on to the process of the next attempt, which continues elsewhere."""
     heir = tx.process(process_uuid(saved.gang_uuid, saved.attempt + 1, saved.index))
     tx.save(replace(heir, done_s=saved.done_s, progress_at=now_s, saved=report.saved))
 
@@ -84,7 +84,7 @@ def lose_processes(tx: Transaction, host: Host, reason: str, now_s: float) -> No
 
 
 def refuse_foreign_processors(heartbeat: Heartbeat) -> None:
-    """Refuse what cannot be the host's own."""
+    """Raise InvalidInput if a processor or process in the heartbeat cannot belong to its host."""
     own = {processor_name(heartbeat.host, observed.number) for observed in heartbeat.processors}
     for name in [observed.processor for observed in heartbeat.processors]:
         if name not in own:
@@ -100,7 +100,7 @@ def refuse_foreign_processors(heartbeat: Heartbeat) -> None:
 def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, returned: bool) -> list[Reconciled]:
     """Reconcile the processors and processes of a host with the desired state.
 
-    `returned`: the host was lost, its commands were dropped and its gangs displaced; what runs there is a stray.
+    `returned`: the host was lost, its commands were dropped and its gangs displaced, so all processes there are strays.
     """
     if not (heartbeat.processors or tx.processors(heartbeat.host)):
         return []
@@ -121,7 +121,10 @@ def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, return
         if key not in known and stray.processor in settled:
             send_to(tx, tx.processor(stray.processor), _stop(stray))
             reconciled.append(
-                Reconciled(stray.gang, f"{heartbeat.host} has a process of it, though it has ended or moved elsewhere")
+                Reconciled(
+                    stray.gang,
+                    f"{heartbeat.host} runs a process of this gang, although the process has ended or moved elsewhere",
+                )
             )
     return reconciled
 
@@ -141,7 +144,7 @@ def _compare_processors(tx: Transaction, heartbeat: Heartbeat) -> list[Reconcile
         processor = stored.pop(observed.processor, None)
         if processor is None:
             facts: dict[str, Any] = {"name": observed.processor, "host": heartbeat.host, "number": observed.number}
-            # An agent that outlived its database goes on counting, or it would take new commands for old ones.
+            # If the database was lost, continue the agent's numbering: it would take lower numbers for old commands.
             shard, offered = tx.shard.name, observed.offered
             tx.add(Processor(**facts, shard=shard, sequence=observed.sequence, offered=offered))
             reconciled.append(Reconciled(observed.processor, "newly discovered"))
@@ -159,7 +162,7 @@ def _compare_process(
     tx: Transaction, known: Process, observed: ObservedProcess | None, now_s: float
 ) -> list[Reconciled]:
     process = tx.process(known.uuid)
-    if process.state not in HELD_PROCESSES:  # reconciled together with another one of its gang
+    if process.state not in HELD_PROCESSES:  # reconciled together with another process of its gang
         return []
     if observed is None:
         return [_reconcile_missing(tx, process, now_s)]
@@ -187,7 +190,7 @@ def _reconcile_missing(tx: Transaction, process: Process, now_s: float) -> Recon
 
 
 def note_process_progress(tx: Transaction, heartbeat: Heartbeat) -> None:
-    """Note what processes have done, and how fast they go on."""
+    """Record the progress and the rate of processes as reported in a heartbeat."""
     reported = {process_uuid(seen.gang, seen.attempt, seen.index): seen for seen in heartbeat.processes}
     for process in tx.processes(host=heartbeat.host) if reported else ():
         seen = reported.get(process.uuid)

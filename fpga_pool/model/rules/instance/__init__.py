@@ -1,1 +1,1 @@
-"""Slots for instances: candidates, costs, claims, and explanations."""
+"""Slots for instances: candidates, costs, claims and explanations."""

@@ -8,7 +8,7 @@ from fpga_pool.model.objects.pool import Job, JobState, Lease, LeaseKind, Slot, 
 from fpga_pool.model.rules.batch.placing import end_at
 from fpga_pool.model.rules.shared.settings import PoolSettings
 
-#: Stopping jobs costs more than all else together that a claim may cost.
+#: Cost of stopping jobs: more than all other costs of a claim together.
 _STOPPING = 1000.0
 
 
@@ -18,7 +18,7 @@ def leaves_in_s(jobs: Iterable[Job], catalogue: Catalogue, settings: PoolSetting
 
 
 def cost_of(price: tuple[int, float, int]) -> float:
-    """Return a price as one number that can be added up: to stop jobs costs more than anything else."""
+    """Return a price as one number that can be summed; stopping jobs costs more than anything else."""
     done_first, lost_s, moved = price
     return _STOPPING + lost_s + moved if moved else float(done_first)
 
@@ -26,7 +26,7 @@ def cost_of(price: tuple[int, float, int]) -> float:
 def price_of(
     slot: Slot, queue: Sequence[Job], function: str, catalogue: Catalogue, now_s: float
 ) -> tuple[int, float, int]:
-    """Return what taking a slot costs: what has to be done first, the seconds of work lost, the jobs that move."""
+    """Return the price of taking a slot: what has to be done first (0 to 3), seconds of work lost, jobs moved."""
     if queue:
         return 3, sum(_lost_s(job, catalogue, now_s) for job in queue), len(queue)
     if slot.state is SlotState.READY and slot.function == function:
@@ -35,7 +35,7 @@ def price_of(
 
 
 def _lost_s(job: Job, catalogue: Catalogue, now_s: float) -> float:
-    """Return what would be computed again if a job left now, or, of one that stays to its end, how long that takes."""
+    """Return the seconds of work lost if a job left now; for a job that cannot be preempted, the seconds to its end."""
     function = catalogue.functions.get(job.function)
     if job.state is not JobState.RUNNING:
         return 0.0
@@ -47,7 +47,7 @@ def _lost_s(job: Job, catalogue: Catalogue, now_s: float) -> float:
 
 
 def must_stay(job: Job, catalogue: Catalogue, settings: PoolSettings) -> bool:
-    """Return whether a job cannot leave its slot before it ends: it would be lost, or planned too often."""
+    """Return whether a job must not leave its slot before it ends: it cannot be preempted, or has no attempts left."""
     function = catalogue.functions.get(job.function)
     running = job.state is JobState.RUNNING
     return job.counted_attempts >= settings.max_attempts or (
@@ -56,7 +56,7 @@ def must_stay(job: Job, catalogue: Catalogue, settings: PoolSettings) -> bool:
 
 
 def jobs_by_slot(jobs: Iterable[Job], leases: Iterable[Lease]) -> defaultdict[str, list[Job]]:
-    """Return the jobs that a slot has, by slot; where a task holds it, those on all its slots: they leave together."""
+    """Return the jobs of each slot; for a slot held by a task, those on all its slots, because they leave together."""
     queues: defaultdict[str, list[Job]] = defaultdict(list)
     shares: defaultdict[str, list[Job]] = defaultdict(list)
     for job in jobs:
@@ -71,7 +71,7 @@ def jobs_by_slot(jobs: Iterable[Job], leases: Iterable[Lease]) -> defaultdict[st
 def bound_by_tasks(
     queues: Mapping[str, Sequence[Job]], leases: Iterable[Lease], catalogue: Catalogue, settings: PoolSettings
 ) -> set[str]:
-    """Return the slots of tasks that a claim would stop although a share of them cannot leave: they are not given."""
+    """Return the slots held by tasks that have a share that must stay; a claim cannot take these slots."""
     return {
         lease.slot
         for lease in leases

@@ -1,4 +1,4 @@
-"""Why a host can take an instance or not, as sentences for operators."""
+"""Explanations for operators why a host can or cannot take an instance."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,14 +28,14 @@ from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 
 
 def on_one_card(extra_specs: Mapping[str, str]) -> bool:
-    """Return whether a flavor wants all slots of one card: so does who asks for them in one group."""
+    """Return whether a flavor needs all slots on one card, because it requests them in at most one resource group."""
     return sum(bool(re.fullmatch(f"resources[^:]*:{RESOURCE_CLASS}", name)) for name in extra_specs) <= 1
 
 
 def explain_host(
     fitting: Fitting, host: str, count: int, *, together: bool = True, links: Links = Links.ANY
 ) -> tuple[bool, str]:
-    """Return whether `count` slots (of one card, where `together`) that are linked can be had on a host, and why."""
+    """Return whether a host has `count` available slots with these links (`together`: on one card), and why."""
     providers = fitting.providers.of_host.get(host)
     if providers is None:
         return False, "the pool has no slots on this host"
@@ -59,22 +59,22 @@ def explain_host(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the weighers of instances read of a host: by the slots of one provider that an instance would get there."""
+    """The terms of a host that weighers use, for the slots of one provider that an instance would get there."""
 
-    #: Added to the pool, vCPU equivalents.
+    #: Benefit added to the pool, in vCPU equivalents.
     benefit: float
-    #: Until the instance completes, with loading.
+    #: Seconds until the instance completes, including the load.
     completion_s: float
-    #: How much later all instances complete, those to come included: see `Fitting.latenesses`.
+    #: How much later all instances complete, including future ones: see `Fitting.latenesses`.
     lateness: float
     #: How much other functions need these slots, 0 to 1.
     scarcity: float
-    #: Seconds of the host's ingress that the pool has planned: the input of the instance comes after it.
+    #: Seconds of the host's ingress that are already planned; the input of the instance follows them.
     ingress_s: float
 
 
 def host_terms(fitting: Fitting, host: str, count: int) -> Terms | None:
-    """Return the terms of a host; None if none of its providers has `count` slots."""
+    """Return the terms of a host; None if none of its providers has `count` available slots."""
     rows = fitting.providers.of_host.get(host, range(0))
     prices = fitting.prices(count)
     if not len(rows) or prices[rows.start : rows.stop].min() == NOT_HAD:
@@ -90,9 +90,9 @@ def host_terms(fitting: Fitting, host: str, count: int) -> Terms | None:
 
 
 def larger_than_hosts(pool: PoolColumns, catalogue: Catalogue, extra_specs: Mapping[str, str]) -> str | None:
-    """Return why no host has as many slots as a flavor requests, whatever holds them now.
+    """Return why no host has as many slots as a flavor requests, available or not.
 
-    None if a host has them, and where no host has any slot for the function: its cards may come later.
+    None if a host has them, or if no host has any slot for the function, since its cards may be added later.
     """
     wanted = requested(extra_specs)
     if wanted is None:
@@ -109,7 +109,7 @@ def larger_than_hosts(pool: PoolColumns, catalogue: Catalogue, extra_specs: Mapp
 
 
 def _most_linked(slot_candidates: SlotCandidates, count: int, links: Links, *, together: bool) -> int:
-    """Return how many of the slots of a host, up to `count`, are linked so (of one provider, where `together`)."""
+    """Return how many slots of a host, up to `count`, have these links (`together`: within one provider)."""
     providers = {slot_candidate.provider for slot_candidate in slot_candidates} if together else {None}
     parts = [
         [slot_candidate for slot_candidate in slot_candidates if provider in (None, slot_candidate.provider)]

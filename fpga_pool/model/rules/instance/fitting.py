@@ -1,8 +1,8 @@
 """Slots that an instance could get for a function: by provider with their cost, and by host with their links.
 
-Slots are counted as in Placement: those of one kind on one card are a provider, and a claim takes any of a provider's,
-so only their number counts, from the cheapest on.  Most hosts of a pool are alike: those whose slots are free, cost
-and are linked the same share one description, and what was computed for one of them holds for all.
+Slots are counted as in Placement: the slots of one kind on one card are a provider, and a claim takes any of them, so
+only their number matters, from the cheapest on.  Most hosts of a pool are alike: hosts whose slots have the same
+availability, costs and links share one description, and results computed for one of them hold for all.
 """
 
 import math
@@ -28,10 +28,10 @@ SlotCandidates = tuple[SlotCandidate, ...]
 
 
 class HostCandidates:
-    """Looks hosts up by name; made for one request after the other, it computes what they ask for only."""
+    """Available slots of hosts, by host name; made for each request, it computes only what is needed."""
 
     def __init__(self, providers: Providers, had: Bools, cost: Floats) -> None:
-        """`had` and `cost` are (S,): which slots can be had, and what that costs the pool."""
+        """`had` and `cost` are (S,): whether each slot is available, and the cost to the pool of giving it away."""
         self._providers = providers
         self._rows: Ints = np.flatnonzero(had)
         self._cost: Floats = np.ascontiguousarray(cost[self._rows], dtype=np.float64)
@@ -39,11 +39,11 @@ class HostCandidates:
         self._located: dict[str, tuple[SlotCandidates, int]] = {}
 
     def of(self, host: str) -> SlotCandidates:
-        """Return the available slots of a host: the same object for identical hosts."""
+        """Return the available slots of a host; hosts that are alike share the same object."""
         return self.located(host)[0]
 
     def located(self, host: str) -> tuple[SlotCandidates, int]:
-        """Return the same, and the row of the provider that has number 0 within the host."""
+        """Return the available slots of a host, and the row of the provider with number 0 within the host."""
         found = self._located.get(host)
         if found is None:
             found = self._located[host] = self._found(host)
@@ -79,7 +79,7 @@ class HostCandidates:
 
     @cached_property
     def kinds(self) -> Ints:
-        """(P,) numbers of providers: the same for those with the same place within hosts that are alike."""
+        """(P,) number of the kind of each provider: equal for the same position within hosts that are alike."""
         providers, numbers = self._providers, dict[bytes, int]()
         bounds = pairwise(begin * self._width for begin in self._begin)
         alike = [numbers.setdefault(self._bytes[begin:end], len(numbers)) for begin, end in bounds]
@@ -89,7 +89,7 @@ class HostCandidates:
 
     @cached_property
     def _facts(self) -> Ints:
-        """(N, 4) card and provider within the host, number of the word of the links, and the bits of the cost."""
+        """(N, 4) card and provider within the host, word number of the links, and the bits of the cost."""
         hosts, links = self._providers.hosts, self._providers.pool.slots["links"]
         columns = (hosts.card[self._rows], hosts.provider[self._rows], links[self._rows], self._cost.view(np.int64))
         return np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int64))
@@ -105,25 +105,25 @@ class HostCandidates:
 
     @cached_property
     def _begin(self) -> list[int]:
-        """Return where the slots of each host begin, and where the last ones end."""
+        """(H + 1,) index of the first available slot of each host, and the number of all available slots."""
         pool = self._providers.pool
         begin: list[int] = np.searchsorted(pool.slot_host[self._rows], np.arange(len(pool.hosts["name"]) + 1)).tolist()
         return begin
 
 
-#: What it costs to give a slot away, in the order in which an instance is given slots: the function is there and
-#: nothing computes; nothing is loaded; another function is; jobs are planned on it.  Evicting a job costs more than all
-#: of these together for the largest request, and the more the more it gains there.
+#: Costs of giving a slot away, in the order in which slots are preferred: idle with the function loaded; idle and
+#: empty; idle with another function loaded; with planned jobs.  Evicting a job costs more than all of these together
+#: for the largest request; the job's benefit is added to the cost.
 LOADED, EMPTY, OTHER, PLANNED, EVICTION = 0.0, 1.0, 2.0, 3.0, 1000.0
-#: What the scarcity of a kind of slots, between 0 and 1, adds to a price: more than what has to be loaded or planned
-#: elsewhere, for that costs seconds, while a function without a slot is not served at all; less than a job's eviction.
+#: Weight of the scarcity (0 to 1) of a kind of slots in a price: more than loading or planning elsewhere, which costs
+#: only seconds, while a function without a slot is not served at all; less than evicting a job.
 SCARCITY = 500.0
-#: What slots add that cannot be had.
+#: Price of slots that are not available.
 NOT_HAD = math.inf
 
 
 class Fitting:
-    """The slots that an instance could get for one function: by provider, and within each from the cheapest on."""
+    """The slots that an instance could get for one function, by provider, and within each provider cheapest first."""
 
     def __init__(
         self,
@@ -133,16 +133,16 @@ class Fitting:
         stay_s: float,
         run_times_s: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """`run_times_s` are the expected run times of instances of other functions, as far as they are known."""
+        """`run_times_s` are the known expected run times of instances, by function."""
         self.providers = providers
         self.function = function
-        #: How long an instance is expected to run on the fastest board.
+        #: Expected run time of the instance on the fastest board.
         self.stay_s = stay_s
         pool = providers.pool
         traits = _Traits(pool, catalogue, function)
         #: (S,) whether the function can be loaded there, regardless of leases; and whether the slot is available now.
         self.fits: Bools = traits.fits
-        #: A job that cannot be preempted computes there for the pool.
+        #: (S,) whether the slot computes a job of the pool that cannot be preempted.
         self.kept: Bools = traits.busy & ~traits.preemptible & traits.takeable
         available = traits.takeable & pool.in_service & ~self.kept
         self.had: Bools = traits.fits & available
@@ -151,26 +151,26 @@ class Fitting:
         rows = np.flatnonzero(self.had)
         rows = rows[np.lexsort((traits.cost[rows], providers.of_slot[rows]))]
         count = len(providers.uuids)
-        #: (P,) how many slots can be had, and where they begin among all of those.
+        #: (P,) number of available slots, and the index of the first of them among all available slots.
         self.free: Ints = np.bincount(providers.of_slot[rows], minlength=count).astype(np.int64)
         self.begin: Ints = np.concatenate([[0], np.cumsum(self.free)[:-1]]).astype(np.int64) if count else self.free
         evicted = np.where(traits.busy, traits.gain_now, 0.0)[rows]
         share = 1.0 - traits.load_s[rows] / (traits.load_s[rows] + stay_s)
-        #: (N,) of the slots that can be had, by provider: cost, benefit added to the pool, time to load.
+        #: (N,) cost, benefit added to the pool, and load time of each available slot, by provider.
         self.costs: Floats = traits.cost[rows]
         self.gains: Floats = traits.speedup[rows] * share - evicted
         self.loads_s: Floats = traits.load_s[rows]
         #: (N,) 1 where a job is evicted, else 0.
         self.evicts: Floats = (self.costs >= EVICTION).astype(np.float64)
-        #: (P,) what giving away a slot takes from other functions: see `Catalogue.scarcity`.
+        #: (P,) how much other functions need the slots: see `Catalogue.scarcity`.
         self.scarcity: Floats = traits.scarcity[providers.slot]
-        #: (P,) how many times as long as on the fastest board the function computes there, beside what moves data over
-        #: the same card's DMA already.
+        #: (P,) computation time relative to that on the fastest board, including the slowdown by sharing the card's DMA
+        #: with its other slots.
         self.slowdown: Floats = traits.slowdown[providers.slot] * _sharing(providers, traits)
-        #: (2, P) seconds of the host's ingress that the pool has planned, and the share of it that the input of a slot
-        #: needs while it runs. None = nothing is planned anywhere.
+        #: (2, P) seconds of the host's ingress that are already planned, and the share of the ingress that the input of
+        #: a slot needs while it runs. None = no ingress is planned on any host.
         self.ingress = _ingress(providers, traits) if pool.ingress else None
-        #: What slots are worth to instances to come, and (P,) a slot of each provider.
+        #: The value of slots to future instances, and (P,) that of a slot of each provider.
         self.reservations = reservations(
             catalogue,
             traits.places,
@@ -182,18 +182,18 @@ class Fitting:
 
     @cached_property
     def slot_candidates(self) -> HostCandidates:
-        """The slots that can be had, one by one, with how they are linked."""
+        """The available slots of each host, with their links."""
         return HostCandidates(self.providers, self.had, self.cost)
 
     def completions_s(self, count: int, free: Ints | None = None) -> Floats:
-        """Return (P,) when an instance that gets `count` slots of each provider completes; NOT_HAD as in `firsts`."""
+        """Return (P,) the completion time of an instance with `count` slots of a provider; NOT_HAD as in `firsts`."""
         return self.firsts(self.loads_s, count, free) + self.runs_s(count)
 
     def runs_s(self, count: int) -> Floats:
-        """Return (P,) how long an instance with `count` slots of the host runs.
+        """Return (P,) the run time of an instance with `count` slots of a provider.
 
-        Its input comes through the NIC of the host, behind what the pool has planned to send there; input at more than
-        the NIC's rate cannot come from outside, and takes as long as the run.
+        Its input arrives through the NIC of the host, after the inputs that are planned already.  Input at more
+        than the NIC's rate cannot all come from outside; it is assumed to take as long as the run.
         """
         runs_s: Floats = self.stay_s * self.slowdown
         if self.ingress is None:
@@ -203,23 +203,23 @@ class Fitting:
         return behind_s
 
     def latenesses(self, count: int, free: Ints | None = None, completions_s: Floats | None = None) -> Floats:
-        """Return (P,) how much later all complete if an instance gets `count` slots of each provider: `Reservations`.
+        """Return (P,) how much later all instances complete if one gets `count` slots of a provider: `Reservations`.
 
-        NOT_HAD as in `firsts`; `completions_s` are those of the same slots, where they are known.
+        NOT_HAD as in `firsts`; `completions_s` are the completion times with the same slots, if known.
         """
         evictions = self.firsts(self.evicts, count, free)
         completions_s = self.completions_s(count, free) if completions_s is None else completions_s
         return self.reservations.latenesses(completions_s, self.reserved, evictions)
 
     def prices(self, count: int, free: Ints | None = None) -> Floats:
-        """Return (P,) what `count` slots of each provider cost, their scarcity included; NOT_HAD as in `firsts`."""
+        """Return (P,) the price of `count` slots of each provider, with their scarcity; NOT_HAD as in `firsts`."""
         return self.firsts(self.costs, count, free) + SCARCITY * self.scarcity
 
     def firsts(self, values: Floats, count: int, free: Ints | None = None) -> Floats:
-        """Return (P,) the sum of some values over the first `count` slots of each provider.
+        """Return (P,) the sum of `values` (N,) over the first `count` available slots of each provider.
 
-        NOT_HAD where there are not so many; `free` (P,) says how many there are where it is fewer than `self.free`.
-        Where slots are alike so are the sums, to the last bit.
+        The sum is NOT_HAD if fewer slots are available; `free` (P,) are their numbers if lower than `self.free`.
+        Providers with equal values have exactly equal sums.
         """
         rows = np.flatnonzero((self.free if free is None else free) >= count)
         added = np.full(len(self.free), NOT_HAD)
@@ -227,7 +227,7 @@ class Fitting:
         return added
 
     def between(self, values: Floats, provider: int, given: int, count: int) -> float:
-        """Return the sum of some values over the next `count` slots of a provider, after `given` of them."""
+        """Return the sum of `values` (N,) over `count` available slots of a provider, after the first `given`."""
         first = self.begin[provider] + given
         return float(values[first : first + count].sum())
 
@@ -242,11 +242,11 @@ class _Traits:
         self.fits = np.zeros(rows, dtype=bool)
         self.speedup, self.slowdown, load_s = np.zeros(rows), np.ones(rows), np.zeros(rows)
         self.scarcity = np.zeros(rows)
-        #: Bits per second over the card's DMA: of the function, of what holds each slot now, and at most.
+        #: (S,) bits per second over the card's DMA: of the function, of the current function of each slot, and maximum.
         self.io_bps, self.used_bps, self.dma_bps = np.zeros(rows), np.zeros(rows), np.full(rows, np.inf)
         self.demand = _demand(pool)
         scarcity = catalogue.scarcity(self.demand)
-        #: Boards and kinds of slots, and (S,) the number of each slot's.
+        #: Boards with kinds of slots, and (S,) the index of each slot's board and kind in this list.
         self.places: list[Place] = []
         self.place = np.zeros(rows, dtype=np.int64)
         for here, (board, kind) in _alike(pool, "board", "kind"):
@@ -259,7 +259,7 @@ class _Traits:
                 self.io_bps[here], self.dma_bps[here] = wanted.io_bps_on(board), catalogue.boards[board].dma_bps
                 load_s[here] = catalogue.boards[board].load_s(kind)
                 self.scarcity[here] = scarcity[board, kind]
-        #: Logarithm of what it makes of the run time of the function beside it, as far as that is learned.
+        #: (S,) log of the learned factor by which each slot slows down the function beside it; 0 = not learned.
         self.added = np.zeros(rows)
         self.gain_now, self.preemptible = np.zeros(rows), np.ones(rows, dtype=bool)
         for here, (loaded, board) in _alike(pool, "function", "board"):
@@ -285,9 +285,9 @@ class _Traits:
 
 
 def _sharing(providers: Providers, traits: _Traits) -> Floats:
-    """Return (P,) how many times as long the function takes if it is added to what holds slots of the card.
+    """Return (P,) the factor by which the function takes longer beside the other work on the card.
 
-    By the rates of both over the card's DMA, or by what was learned of them if that is longer.
+    It is computed from the rates over the card's DMA, or from the learned slowdown if that is larger.
     """
     used = np.bincount(providers.of_slot, weights=traits.used_bps, minlength=len(providers.uuids))
     of_card = np.bincount(providers.card, weights=used)[providers.card]
@@ -301,7 +301,7 @@ def _sharing(providers: Providers, traits: _Traits) -> Floats:
 
 
 def _ingress(providers: Providers, traits: _Traits) -> Floats:
-    """Return (2, P) see `Fitting.ingress`; 0 for hosts to which nothing is sent."""
+    """Return `Fitting.ingress`, shape (2, P); 0 for hosts without planned ingress."""
     pool = providers.pool
     planned_s, ingress_bps = np.zeros(len(pool.words)), np.full(len(pool.words), np.inf)
     for name, (bits, bps) in (pool.ingress or {}).items():
@@ -312,14 +312,14 @@ def _ingress(providers: Providers, traits: _Traits) -> Floats:
 
 
 def _demand(pool: PoolColumns) -> Mapping[str, float]:
-    """Return how many slots are held, by anyone, for each function."""
+    """Return the number of leased slots that hold each function."""
     held = pool.slots["function"][pool.slots["lease"] != pool.numbers.get("", -1)]
     numbers, counts = np.unique(held, return_counts=True)
     return {pool.words[number]: float(count) for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)}
 
 
 def _alike(pool: PoolColumns, *names: str) -> list[tuple[Ints, tuple[str, ...]]]:
-    """Return the rows of slots that have the same words in some columns, with these words."""
+    """Return groups of slots with equal words in two columns: the rows of each group, and these words."""
     stacked = np.stack([pool.slots[name] for name in names])
     key = stacked[0] * (len(pool.words) + 1) + stacked[1]
     _, first, of = np.unique(key, return_index=True, return_inverse=True)
@@ -329,7 +329,7 @@ def _alike(pool: PoolColumns, *names: str) -> list[tuple[Ints, tuple[str, ...]]]
     ]
 
 
-# ---- Reservations: what completes last if an instance takes a slot now, of it and the instances to come
+# ---- Reservations: the effect of taking a slot now on the completion of future instances
 
 #: A board, and a kind of its slots.
 Place = tuple[str, str]
@@ -339,7 +339,7 @@ Place = tuple[str, str]
 class Reservations:
     """Prices of slots for an instance of one function."""
 
-    #: (C,) by board and kind: what one slot is worth to instances to come; 1 is the cost of completing last.
+    #: (C,) by board and kind: the value of one slot to future instances; 1 is the cost of completing at `longest_s`.
     prices: Floats
     #: The longest time of any function on its fastest board, in seconds.
     longest_s: float
@@ -347,8 +347,8 @@ class Reservations:
     def latenesses(self, completions_s: Floats, prices: Floats, evictions: Floats) -> Floats:
         """Return how much later all instances complete; inf stays inf.
 
-        It is the cost of a completion time, and what the slot is worth to instances to come.  What is evicted counts as
-        if it completed last.  All in hundredths: smaller differences are left to other terms.
+        This is the cost of the completion time plus the value of the slot to future instances.  Each evicted job counts
+        as if it completed last.  Results are rounded to hundredths: smaller differences are left to other terms.
         """
         latenesses: Floats = np.round(costs(completions_s, self.longest_s) + prices + evictions, 2)
         return latenesses
@@ -361,11 +361,11 @@ def reservations(
     demand: Mapping[str, float],
     run_times_s: Mapping[str, float],
 ) -> Reservations:
-    """Return them for a pool with so many `free` (C,) slots of each place.
+    """Return the reservations for a pool with `free` (C,) available slots of each place.
 
-    Further instances are expected in the proportions of `demand`, the slots that are held for each function, plus one
-    for each function of the catalogue.  One whose run time (on the fastest board) is not known is expected to run as
-    long as the others on average; at least one has to be known.
+    Future instances are expected in proportion to `demand`, the number of slots held for each function, plus one for
+    each function of the catalogue.  Functions without a known run time (on the fastest board) are expected to run for
+    the mean of the known ones; at least one must be known.
     """
     usual_s = float(np.mean(list(run_times_s.values())))
     times_s = np.full((len(catalogue.functions), len(places)), np.inf)

@@ -1,8 +1,8 @@
-"""Slots that virtual machines hold: claimed when one boots, given back when it ends, compared with what agents keep.
+"""Slots held by virtual machines: claimed at boot, released at the end, and compared with what agents reserve.
 
-Which slots are a virtual machine's is decided in three steps by three parties: Placement counts them by card and kind,
-here single ones are chosen among these, and the host's agent loads and keeps them.  A claim takes slots from the pool's
-own work, tasks included, which goes on elsewhere; it never takes what another virtual machine holds.
+The slots of a virtual machine are chosen in three steps: Placement allocates their number by card and kind, this module
+chooses single slots among these, and the host's agent loads and reserves them.  A claim takes slots from the pool's own
+jobs and tasks, which continue elsewhere. It never takes slots that another virtual machine holds.
 """
 
 from collections import Counter
@@ -30,18 +30,18 @@ Allocated = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one virtual machine wants of one host."""
+    """The slots that one virtual machine requests of one host."""
 
     host: str
     instance: str
     project_id: str
     wanted: AcceleratorRequest
-    #: What Placement has allocated to it; None = there is no Placement, and any slot of the host will do.
+    #: Slots that Placement has allocated to it; None = Placement is not used, and any slot of the host can be chosen.
     allocated: Allocated | None = None
 
 
 def provider_of(slot: Slot) -> str:
-    """Return the uuid of the provider that a slot is counted in."""
+    """Return the uuid of the provider of a slot in Placement."""
     return provider_uuid(slot.host, slot.card, slot.kind)
 
 
@@ -58,10 +58,10 @@ def instance_leases(tx: Transaction, host: str) -> list[Lease]:
 def claim_slots(
     tx: Transaction, claim: Claim, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> list[Slot]:
-    """Give a virtual machine its slots, by name, and command the host's agent to reserve them.
+    """Give a virtual machine its slots, and command the host's agent to reserve them; return the slots by name.
 
-    What it holds already and still wants it keeps, so a claim can be made again; the rest it gives back.  A lease that
-    is kept has a new generation, by which a release that was asked for before does not take it.
+    A claim can be repeated: slots that the virtual machine already holds are kept if they still fit the request,
+    otherwise released.  A kept lease gets a new generation, so that a release requested earlier does not end it.
 
     Raises
     ------
@@ -103,9 +103,9 @@ def claim_slots(
 
 
 def release_slots(tx: Transaction, leases: Sequence[Lease], now_s: float) -> list[Lease]:
-    """Take slots from virtual machines, whose leases may have been read some time ago; return those that were released.
+    """Release leases of virtual machines, which may have been read some time ago; return those that were released.
 
-    One that has ended, changed, or been claimed again since it was read stays as it is.
+    A lease that has ended, changed, or been claimed again since it was read stays as it is.
     """
     in_force = {lease.uuid: lease.generation for lease in tx.leases(slots=[lease.slot for lease in leases])}
     same = [lease for lease in leases if in_force.get(lease.uuid) == lease.generation]
@@ -120,8 +120,9 @@ def compare_hold(
 
     Returns what differed, "" = nothing.
 
-    A slot that is new to the database (`new`) and kept for a virtual machine is that one's: the database was lost, not
-    the machine.  Otherwise the database is right, once the agent has executed its commands (`settled`).
+    If the slot is new to the database (`new`), the virtual machine for which the agent reserves it gets the lease: the
+    database was lost, not the machine.  Otherwise the database is right, once the agent has executed its commands
+    (`settled`).
     """
     holder = "" if lease is None else lease.holder
     if holder == observed.instance:
@@ -143,7 +144,7 @@ def compare_hold(
 def not_to_be_had(
     tx: Transaction, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> tuple[set[str], set[str]]:
-    """Return the slots that no virtual machine holds and that none could get: out of service; and not given up soon."""
+    """Return the slots that no virtual machine holds or can get: those out of service, and those busy for too long."""
     leases = tx.leases()
     held = {lease.slot for lease in leases if lease.of_instance}
     queues = jobs_by_slot(tx.active_jobs(), leases)
@@ -160,7 +161,7 @@ def not_to_be_had(
 
 
 def _kept(tx: Transaction, claim: Claim) -> tuple[list[Lease], list[Lease]]:
-    """Divide the slots of a virtual machine into those that it still wants and the others."""
+    """Divide the leases of a virtual machine into those that still fit its request and the others."""
     left = Counter(claim.allocated or {})
     kept: list[Lease] = []
     given_back = []
@@ -176,7 +177,7 @@ def _kept(tx: Transaction, claim: Claim) -> tuple[list[Lease], list[Lease]]:
 
 
 def _are_linked(tx: Transaction, leases: Sequence[Lease], wanted: AcceleratorRequest) -> bool:
-    """Return whether slots that are held are linked as wanted."""
+    """Return whether the slots of these leases are linked as requested."""
     if not wanted.linked:
         return True
     candidates = [_candidate(tx.slot(lease.slot), 0.0) for lease in leases]
@@ -185,12 +186,12 @@ def _are_linked(tx: Transaction, leases: Sequence[Lease], wanted: AcceleratorReq
 
 @dataclass(frozen=True, slots=True)
 class _Offered:
-    """What a host has for a claim: slots that fit, those that can be given now with the cheapest first, and prices."""
+    """Slots of a host for a claim: those that fit, and those available now, cheapest first, with their prices."""
 
     fitting: Sequence[Slot]
     possible: Sequence[Slot]
     prices: Sequence[tuple[int, float, int]]
-    #: Slots that others hold.
+    #: Slots held by virtual machines.
     foreign: set[str]
 
 
@@ -210,7 +211,7 @@ def _offered(tx: Transaction, claim: Claim, catalogue: Catalogue, settings: Pool
     ]
 
     def order(offer: tuple[tuple[int, float, int], str, Slot]) -> tuple[bool, float, tuple[int, float, int], str]:
-        """Jobs are evicted last; before that, slots that other functions need are taken last."""
+        """Return the sort key: slots with jobs to evict come last, and before that, slots that other functions need."""
         price, name, slot = offer
         return price[2] > 0, scarcity[slot.board, slot.kind], price, name
 
@@ -219,7 +220,7 @@ def _offered(tx: Transaction, claim: Claim, catalogue: Catalogue, settings: Pool
 
 
 def _choose(tx: Transaction, claim: Claim, kept: Sequence[Lease], count: int, offered: _Offered) -> list[Slot]:
-    """Return the slots that cost the pool least."""
+    """Return the slots that cost the pool least. Raises Conflict if there are not enough."""
     chosen = _within(offered.possible, claim.allocated, [tx.slot(lease.slot) for lease in kept], count)
     if len(chosen) < count:
         raise Conflict(_refusal(tx, claim, offered.fitting, offered.possible, offered.foreign))
@@ -227,9 +228,9 @@ def _choose(tx: Transaction, claim: Claim, kept: Sequence[Lease], count: int, of
 
 
 def _choose_linked(tx: Transaction, claim: Claim, kept: Sequence[Lease], offered: _Offered) -> list[Slot]:
-    """Return all slots of a claim, linked as it wants: where Placement leaves a choice, the linked ones.
+    """Return all slots of a claim, linked as requested, among those that Placement allows.
 
-    What is held already is taken again rather than anything else.
+    Slots that are already held are preferred.  Raises Conflict if there are no such slots.
     """
     wanted = claim.wanted
     held = [tx.slot(lease.slot) for lease in kept]
@@ -263,7 +264,7 @@ def _fits(slot: Slot, claim: Claim, catalogue: Catalogue) -> bool:
 
 
 def _within(slots: Iterable[Slot], allocated: Allocated | None, kept: Iterable[Slot], count: int) -> list[Slot]:
-    """Return the first slots, as many of each provider as are allocated beside those that are kept."""
+    """Return the first `count` slots, at most as many per provider as are allocated in addition to the kept ones."""
     left = Counter(allocated or {})
     left.subtract(Counter(map(provider_of, kept)))
     chosen: list[Slot] = []
@@ -302,8 +303,8 @@ def _refusal(
 def _take(tx: Transaction, slot: Slot, catalogue: Catalogue, settings: PoolSettings, now_s: float) -> None:
     """Evict the pool's work from a slot, and end the pool's lease on it.
 
-    A job whose input the agent holds keeps it, and perhaps its progress; it is gone from the slot when its agent says
-    so.  One that cannot be stopped ends there; the agent holds the slot for nobody else before.
+    A job whose input the agent holds keeps it, and perhaps its progress; it leaves the slot when its agent reports so.
+    A job that cannot be stopped ends on the slot, and the agent reserves the slot for the instance only after that.
     """
     for lease in tx.leases(slots=[slot.name]):
         if lease.kind is LeaseKind.TASK:

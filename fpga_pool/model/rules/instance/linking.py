@@ -1,7 +1,7 @@
-"""Slots that are linked as a virtual machine asks for: all of them or none, and so that the others stay connected.
+"""Choice of slots with the links that a virtual machine requests: all or none, so that other slots stay connected.
 
-See `model.objects.links` for when slots are linked.  Where Placement has said how many slots of which card are taken,
-only the choice on each card is left; otherwise cards are chosen as well.
+`model.objects.links` defines when slots are linked.  If Placement has allocated the number of slots of each card, only
+the slots on each card are chosen; otherwise the cards are chosen as well.
 """
 
 from collections import Counter, defaultdict
@@ -17,30 +17,30 @@ from fpga_pool.model.objects.links import SlotLinks
 
 @dataclass(frozen=True, slots=True)
 class SlotCandidate:
-    """A slot that can be had."""
+    """An available slot."""
 
     card: str
-    #: What it is counted in by Placement.
+    #: Its provider in Placement.
     provider: Any
     links: SlotLinks
-    #: What it costs the pool to give it away.
+    #: Cost to the pool of giving the slot away.
     cost: float
 
 
 #: Number of slots by provider.
 Allowed = Mapping[Any, int]
-#: Indices of candidates, in the order of their path.
+#: Indices of candidates, in path order.
 Path = tuple[int, ...]
 
 
 def choose_candidates(
     candidates: Sequence[SlotCandidate], wish: Links, count: int, allowed: Allowed | None = None
 ) -> Path | None:
-    """Return `count` candidates of one host that are linked as wished, and of no provider more than `allowed`.
+    """Return `count` candidates of one host with the links of `wish`, at most as many of each provider as `allowed`.
 
-    None if there are none.  Of what was looked at it is the cheapest, and then what keeps most of the other candidates
-    connected.  Not all is looked at where cards are chosen as well: as few cards as will do, each filled before the
-    next.
+    None if there are none.  The cheapest of the examined choices is returned; ties go to the choice that keeps most of
+    the other candidates connected.  If cards are chosen as well, not all choices are examined: only those with as few
+    cards as possible, where each card is filled before the next.
     """
     cards = _by_card(candidates)
     if wish == Links.ANY:
@@ -61,22 +61,22 @@ def choose_candidates(
 
 
 def connected_sizes(candidates: Collection[SlotCandidate]) -> tuple[int, ...]:
-    """Return the numbers of candidates on the maximal paths, the longest first."""
+    """Return the sizes of the largest connected sets of candidates, in decreasing order."""
     return tuple(sorted(map(len, _candidate_runs(list(candidates))), reverse=True))
 
 
 def lost_connections(candidates: Sequence[SlotCandidate], taken: Collection[int]) -> int:
-    """Return how many pairs of candidates, each with itself as well, are no longer connected when some are taken.
+    """Return how many ordered pairs of connected candidates, each with itself included, are lost by taking some.
 
-    Taking k of n that are connected loses n**2 - (n - k)**2 pairs, and cutting the others in two loses more: little is
-    lost where a small set is used up, or a large one is cut at its end.
+    Taking k of n connected candidates loses n**2 - (n - k)**2 pairs, and more if it cuts the others in two. So little
+    is lost by using up a small set, or by cutting a large one at its end.
     """
     left = [candidate for index, candidate in enumerate(candidates) if index not in taken]
     return sum(size**2 for size in connected_sizes(candidates)) - sum(size**2 for size in connected_sizes(left))
 
 
 def largest_linked(candidates: Sequence[SlotCandidate], wish: Links, below: int) -> int:
-    """Return the largest number of candidates, less than `below`, that are linked as wished."""
+    """Return the largest number of candidates, less than `below`, with the links of `wish`; 0 if there are none."""
     sizes = range(min(below - 1, len(candidates)), 0, -1)
     return next((size for size in sizes if choose_candidates(candidates, wish, size) is not None), 0)
 
@@ -86,7 +86,7 @@ def _price(candidates: Sequence[SlotCandidate], path: Path) -> tuple[float, int,
 
 
 def _cheapest(candidates: Sequence[SlotCandidate], count: int, allowed: Allowed | None) -> Path | None:
-    """Return the cheapest candidates, linked or not; among equals those that few others are connected with."""
+    """Return the `count` cheapest candidates, linked or not; ties go to those connected with the fewest others."""
     around = {index: len(run) for run in _candidate_runs(candidates) for index in run}
     order = sorted(range(len(candidates)), key=lambda index: (candidates[index].cost, around[index], index))
     taken = list(islice(_allowed(order, candidates, allowed), count))
@@ -122,14 +122,14 @@ def _on_card(
     count: int,
     allowed: Allowed | None,
 ) -> Path | None:
-    """Return the cheapest candidates of one card that are linked as wished, no more of a provider than allowed."""
+    """Return the cheapest candidates of one card with the links of `wish`, at most as many per provider as allowed."""
     between = candidates[places[0]].links.card.slots
     if between is None:
         if count > 1:
             return None
         between = Topology.FULL
     if between == Topology.FULL:
-        # Any of them will do: of each provider as many as are allowed, so that no choice can take too many.
+        # All slots are equivalent: keep only as many of each provider as are allowed, so that no choice takes too many.
         places = sorted(_allowed(sorted(places, key=lambda place: candidates[place].cost), candidates, allowed))
         size, index_of = len(places), dict(enumerate(places))
     else:
@@ -169,7 +169,7 @@ def _divided(
     division: Mapping[str, int],
     allowed: Allowed | None,
 ) -> Path | None:
-    """Return this many candidates of each card, if they are linked as required."""
+    """Return as many candidates of each card as `division` has, with the links of `wish`; None if there are none."""
     if any(len(cards[card]) < number for card, number in division.items()):
         return None
     at = {candidates[cards[card][0]].links.card.position: card for card in division}
@@ -197,7 +197,7 @@ def _divided(
 def _divisions(
     candidates: Sequence[SlotCandidate], cards: Mapping[str, Sequence[int]], wish: Links, count: int
 ) -> Iterator[Mapping[str, int]]:
-    """Yield over which linked cards the candidates could be divided: one, or as few neighbours as will do."""
+    """Yield divisions of `count` candidates among linked cards: one card, or as few neighboring cards as suffice."""
     room = {card: max(map(len, _runs(candidates, places))) for card, places in cards.items()}
     yield from ({card: count} for card in cards if room[card] >= count)
     for run in _card_runs(candidates, cards):
@@ -210,7 +210,7 @@ def _divisions(
             length = _length([room[card] for card in some], count)
             if length is None:
                 continue
-            # A ring closes over two cards that are linked, or over all; over less, each must be linked with each.
+            # A ring closes over two linked cards, or over all cards of a ring; other numbers require full links.
             any_closes = wish == Links.LINE or links.topology == Topology.FULL
             for several in {max(length, 2)} if any_closes else {2, len(run)}:
                 if length <= several <= min(count, len(some)):
@@ -218,7 +218,7 @@ def _divisions(
 
 
 def _length(room: Sequence[int], count: int) -> int | None:
-    """Return how many cards it takes from the first on."""
+    """Return how many cards, from the first on, have room for `count` candidates; None if all have not."""
     total = 0
     for number, free in enumerate(room, 1):
         total += free
@@ -228,7 +228,7 @@ def _length(room: Sequence[int], count: int) -> int | None:
 
 
 def _filled(cards: Sequence[str], room: Mapping[str, int], count: int) -> Mapping[str, int]:
-    """Return how many candidates each card gives: one at least, and all that it can before the next gives more."""
+    """Return the number of candidates of each card: at least one, and as many as possible of the first cards."""
     division, left = {}, count
     for number, card in enumerate(cards):
         division[card] = min(room[card], left - (len(cards) - number - 1))
@@ -237,7 +237,7 @@ def _filled(cards: Sequence[str], room: Mapping[str, int], count: int) -> Mappin
 
 
 def _candidate_runs(candidates: Sequence[SlotCandidate]) -> Iterator[tuple[int, ...]]:
-    """Yield the largest connected sets of candidates: each card gives its longest run to the one across cards."""
+    """Yield the largest connected sets of candidates; a set across cards consists of the longest run of each card."""
     cards = _by_card(candidates)
     longest = {}
     for card, places in cards.items():
@@ -248,7 +248,7 @@ def _candidate_runs(candidates: Sequence[SlotCandidate]) -> Iterator[tuple[int, 
 
 
 def _card_runs(candidates: Sequence[SlotCandidate], cards: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, ...]]:
-    """Yield the connected sets of cards that have candidates; a card in no enclosure is one."""
+    """Yield the connected sets of cards that have candidates; a card outside an enclosure is a set."""
     enclosures: defaultdict[str, dict[int, str]] = defaultdict(dict)
     for card, places in cards.items():
         links = candidates[places[0]].links.card

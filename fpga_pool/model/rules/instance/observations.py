@@ -1,4 +1,4 @@
-"""What the pool has observed of instances and functions, and its approved designs, for the placement of instances."""
+"""Observations of instances and functions, and the approved designs, for the placement of instances."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -17,18 +17,18 @@ from fpga_pool.model.fields import Number
 from fpga_pool.model.objects.bitstreams import Design, KnownDesign, is_design
 from fpga_pool.model.rules.shared.designs import extended
 
-#: Instances that ended last, from which run times are learned.
+#: Number of most recently ended instances from which run times are learned.
 ENDED_INSTANCES = 5000
-#: A median of fewer instances says too little.
+#: Minimum number of instances for a median.
 FEWEST = 3
-#: A neighbour that costs less than this is none.
+#: Costs of neighbors below this are ignored.
 LEAST_COST = 0.01
-#: In the place of a project: all projects.
+#: Used as a project id: all projects.
 ALL_PROJECTS = ""
 
 
 class RunTime(Message, frozen=True, kw_only=True):
-    """How long the instances of a project, or of ALL_PROJECTS, hold their slots for a function."""
+    """Median time for which instances of a project, or of ALL_PROJECTS, hold their slots for a function."""
 
     project_id: str
     function: str
@@ -45,7 +45,7 @@ class ObservedModel(Message, frozen=True, kw_only=True):
 
 
 class NeighbourCost(Message, frozen=True, kw_only=True):
-    """How much longer a function takes beside another one on its card, in parts of its time alone, as learned."""
+    """Learned slowdown of a function beside another one on its card: the added time as a fraction of its time alone."""
 
     function: str
     beside: str
@@ -53,7 +53,7 @@ class NeighbourCost(Message, frozen=True, kw_only=True):
 
 
 class Observations(Message, frozen=True, kw_only=True):
-    """Results of what has run in the pool."""
+    """Observations of what has run in the pool, and its designs."""
 
     run_times: tuple[RunTime, ...] = ()
     time_models: tuple[ObservedModel, ...] = ()
@@ -61,23 +61,23 @@ class Observations(Message, frozen=True, kw_only=True):
     designs: tuple[KnownDesign, ...] = ()
 
     def require_usable(self, project_id: str, function: str) -> None:
-        """Raise UnknownFunction if a function is that of a design which instances of a project cannot have."""
+        """Raise UnknownFunction if a function belongs to a design that is not available to the project."""
         if is_design(function) and not any(
             one.function == function and one.project_id in (ALL_PROJECTS, project_id) for one in self.designs
         ):
             raise UnknownFunction(not_to_be_had(function))
 
     def run_time_s(self, project_id: str, function: str) -> float | None:
-        """Return how long an instance probably runs: as others of its project, else as those of all projects."""
+        """Return the median run time of the project's instances, else that of all projects; None = unknown."""
         known = {(entry.project_id, entry.function): entry.median_s for entry in self.run_times}
         return known.get((project_id, function), known.get((ALL_PROJECTS, function)))
 
     def run_times_s(self) -> Mapping[str, float]:
-        """Return how long instances run by function, of all projects."""
+        """Return the median run times of the instances of all projects, by function."""
         return {entry.function: entry.median_s for entry in self.run_times if entry.project_id == ALL_PROJECTS}
 
     def applied_to(self, catalogue: Catalogue) -> Catalogue:
-        """Return a catalogue with designs, with observed time models in place of its own and costs of neighbours."""
+        """Return the catalogue extended by the designs, the observed time models and the costs of neighbors."""
         catalogue = extended(catalogue, self.designs)
         refitted: defaultdict[str, dict[str, TimeModel]] = defaultdict(dict)
         for model in self.time_models:
@@ -109,7 +109,7 @@ def observed(
     slowdown: SlowdownModel | None = None,
     designs: Iterable[Design] = (),
 ) -> Observations:
-    """Return what is observed by the leases that have ended, see `observed_run_times`, and what was learned of runs."""
+    """Return the observations from ended leases (see `observed_run_times`), refitted models, slowdown and designs."""
     return Observations(
         run_times=observed_run_times(ended),
         time_models=tuple(
@@ -133,7 +133,7 @@ def observed(
 
 
 def observed_run_times(ended: Iterable[tuple[str, str, float]]) -> tuple[RunTime, ...]:
-    """Return the medians of (project, function, seconds) of leases of instances that have ended."""
+    """Return the median times by project and function; `ended` has (project, function, seconds) of ended leases."""
     seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for project_id, function, held_s in ended:
         for project in {project_id, ALL_PROJECTS}:

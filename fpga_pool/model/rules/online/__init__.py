@@ -1,1 +1,1 @@
-"""Online jobs, which are submitted one by one and decided by benefit."""
+"""Online jobs, which are placed one by one as they arrive, by benefit."""

@@ -1,7 +1,7 @@
-"""Online jobs in the planning cycle (benefit paper): a policy's moves are committed, a shard's demand is learned.
+"""Online jobs in the planning cycle (benefit paper): commit the moves of a policy, and learn the demand of a shard.
 
-A load for which no job waits is a separate command: it takes no lease, so a claim, a task or a plan can have the slot
-at any moment.
+A load ahead of jobs is a separate command: it takes no lease, so a claim, a task or a plan can get the slot at any
+moment.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -31,29 +31,29 @@ from fpga_pool.model.transaction import Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A job, as it was read, and where it is to run."""
+    """A job, as it was read, and the slot or CPU worker that it gets."""
 
     job: Job
     slot: Slot
-    #: Seconds until it begins: the load of its function; and that it computes.
+    #: Seconds until it begins, to load its function; and seconds that it computes.
     load_s: float
     work_s: float
 
 
 @dataclass(slots=True, kw_only=True)
 class Moves:
-    """Decisions of a policy."""
+    """The decisions of one cycle."""
 
     placements: list[Placement] = field(default_factory=list)
     #: Jobs that leave their slot or CPU.
     evictions: list[Job] = field(default_factory=list)
-    #: Slots, as they were read, that load ahead of jobs, and what.
+    #: Slots, as they were read, that load ahead of jobs, each with the function to load.
     loads: list[tuple[Slot, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """Moves that were committed: jobs placed or asked to leave, and slots commanded to load ahead, by name."""
+    """Committed moves: jobs placed, jobs whose eviction was requested, and requested preloads by slot name."""
 
     placed: list[Job]
     evicted: list[Job]
@@ -92,7 +92,7 @@ def take_moves(view: OnlineView, catalogue: Catalogue, decide: Callable[[Occupan
 
 
 def _to_cpus(view: OnlineView, catalogue: Catalogue, taken: Collection[int]) -> list[Placement]:
-    """Give jobs that have waited long enough to free workers: of the host that has the input, or that sends it."""
+    """Assign jobs that have waited long enough to free workers, preferably on the host that has or sends the input."""
     free, placements = list(view.free_workers), []
     for number, asking in enumerate(view.waiting):
         job, cpu_time = asking.job, catalogue.functions[asking.job.function].cpu_time
@@ -131,7 +131,7 @@ def commit_moves(tx: Transaction, moves: Moves, catalogue: Catalogue, now_s: flo
 
 
 def _load_ahead(tx: Transaction, loads: Sequence[tuple[Slot, str]], now_s: float) -> dict[str, RequestedLoad]:
-    """Preload slots that were not assigned meanwhile to an instance, task or job."""
+    """Send preloads to the slots that have not been given to an instance, task or job meanwhile."""
     if not loads:
         return {}
     names = [slot.name for slot, _ in loads]
@@ -167,24 +167,24 @@ def _place(tx: Transaction, placement: Placement, queue: Sequence[Job], now_s: f
 
 # ---- The family
 
-#: Jobs that a scheduler which takes over looks back on, and for how long: more than estimates remember.
+#: Number and maximum age of the jobs from which a scheduler that takes over learns: more than estimates remember.
 RECALLED_JOBS, RECALLED_S = 500, 3600.0
-#: Seconds without a look for loads ahead alone, after one that found nothing to load.
+#: Seconds without cycles for preloads alone, after a cycle that found nothing to load.
 REST_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class OnlineRule:
-    """Which policy runs a shard's online jobs, and of which policies, by name, jobs are online."""
+    """The policy that places a shard's online jobs, and the policies, by name, of which jobs are online."""
 
     policy: OnlinePolicy
     is_online: Callable[[str], bool]
-    #: All work is online unless it says otherwise: slots load ahead before the first job has come.
+    #: Work is online by default, so slots load ahead before the first online job has arrived.
     from_start: bool = False
 
 
 class OnlineFamily:
-    """Gives online jobs their slots, takes them off again, and learns demand and gain of the functions."""
+    """Places and evicts online jobs, and learns the demand and the speedups of the functions."""
 
     name = "online"
 
@@ -193,23 +193,23 @@ class OnlineFamily:
         self._settings = settings
         self._rule = rule
         self._number = {name: number for number, name in enumerate(sorted(catalogue.functions))}
-        #: Estimated from the rows of the jobs, which outlive the scheduler: it is derived again, not stored.
+        #: Estimated from the stored jobs: a new scheduler derives it again, so it is not stored.
         self.demand = Demand([catalogue.functions[name].speedup for name in self._number])
-        #: Jobs whose arrival was counted and that may still wait.
+        #: Jobs whose arrival was counted and which may still wait.
         self._arrived: set[str] = set()
-        #: Jobs on slots whose end shows their benefit.
+        #: Jobs placed on slots, from whose end the speedup is learned.
         self._on_slots: set[str] = set()
         self._recalled = False
         #: Slots that were commanded to preload, by name. Not stored: after a takeover the command may be repeated; the
         #: agent ignores it unless the slot still holds the function to be replaced.
         self._requested: dict[str, RequestedLoad] = {}
-        #: Until then no look is taken for loads ahead alone: there was nothing to load.
+        #: No cycles for preloads alone until this time, because there was nothing to load.
         self._rests_until_s = 0.0
-        #: Some job would take another place if there were one: what becomes free is worth a look.
+        #: Whether a place that becomes free is worth another cycle.
         self.waits = False
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[OnlineView] | None:
-        """Read the shard as an online policy sees it, and learn from the jobs that have come and gone."""
+        """Read the view for the online policy, and learn from the jobs that have arrived or ended."""
         self._requested = {
             slot: requested for slot, requested in self._requested.items() if requested.is_remembered(now_s)
         }
@@ -233,11 +233,11 @@ class OnlineFamily:
         return Look(view=view, policy=self._rule.policy, now_s=now_s)
 
     def _may_load_ahead(self, *, working: bool) -> bool:
-        """Return whether slots may load ahead of jobs: online jobs are at work, were there, or are all that comes."""
+        """Return whether slots may load ahead of jobs: online jobs exist, have arrived before, or are the default."""
         return self._settings.load_ahead and (working or self._rule.from_start or self.demand.arrivals > 0)
 
     def decide(self, look: Look[OnlineView], state: PolicyState, rng: np.random.Generator) -> Decision[Moves]:
-        """Ask for moves until there are no more."""
+        """Let the policy make moves until there are no more."""
         policy = self._rule.policy
         moves = take_moves(
             look.view, self.catalogue, lambda occupancy: policy.decide(occupancy, state, look.now_s, rng)
@@ -245,7 +245,7 @@ class OnlineFamily:
         return Decision(wanted=moves if moves.placements or moves.evictions or moves.loads else None)
 
     def commit(self, tx: Transaction, look: Look[OnlineView], wanted: Moves, now_s: float) -> Outcome:
-        """Place jobs, have others leave their places, and have slots load ahead."""
+        """Place jobs, request evictions, and send preloads."""
         done, name = commit_moves(tx, wanted, self.catalogue, now_s), look.policy.name
         self._on_slots |= {job.uuid for job in done.placed if not is_cpu(job.slot)}
         self._requested |= {
@@ -271,7 +271,7 @@ class OnlineFamily:
         )
 
     def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Job]:
-        """Return jobs."""
+        """Return the jobs with these uuids that exist."""
         return tx.jobs(uuids)
 
     def _count_arrivals(self, view: OnlineView) -> None:
@@ -285,7 +285,7 @@ class OnlineFamily:
         self.demand.arrived(self._number[job.function], work_s, patience_s, job.created_at, job.project_id)
 
     def _recall(self, tx: Transaction, policies: Sequence[str], now_s: float) -> None:
-        """Learn, once, from the jobs of the shard's previous owner: a restart or a takeover forgets no demand."""
+        """Learn once from the jobs of the shard's previous owner, so that a restart or takeover loses no estimates."""
         if self._recalled or not policies:
             return
         self._recalled = True
@@ -301,7 +301,7 @@ class OnlineFamily:
         self._on_slots = {job.uuid for job in jobs if job.slot and not is_cpu(job.slot)}
 
     def _learn(self, tx: Transaction) -> None:
-        """Take note of the speedups of jobs that have ended on slots (benefit paper, section IV.C)."""
+        """Record the speedups of jobs that have ended on slots (benefit paper, section IV.C)."""
         for job in tx.jobs(self._on_slots):
             if job.state in ENDED_JOBS or is_cpu(job.slot):
                 self._on_slots.discard(job.uuid)
@@ -309,7 +309,7 @@ class OnlineFamily:
                     self.demand.ran(self._number[job.function], speedup, job.project_id)
 
     def _speedup(self, job: Job) -> float | None:
-        """Return what a job has gained over a vCPU; None where it has not run whole on a slot."""
+        """Return the observed speedup of a job over one vCPU; None if it did not run as a whole on a slot."""
         function = self.catalogue.functions.get(job.function)
         whole = job.done == 0 and not is_cpu(job.slot) and bool(job.compute_s)
         if function is None or function.cpu_time is None or not whole:

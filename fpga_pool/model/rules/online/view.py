@@ -1,8 +1,8 @@
-"""Jobs that come one by one: the pool as an online policy sees it, and what it decides as objects (benefit paper).
+"""The view of the pool for an online policy (benefit paper).
 
-A batch whose policy is an online one is not planned.  Its jobs wait until the policy has a slot for them; one that has
-waited too long runs on a worker of a host's CPU pool meanwhile, and comes back to a slot where that pays.  Decisions
-are made between two transactions, on what `online_view` has read in one; `family` makes the other of them.
+A batch with an online policy is not planned.  Its jobs wait until the policy has a slot for them. A job that has waited
+too long runs on a worker of a host's CPU pool, and moves to a slot later if that pays.  Decisions are made between two
+transactions: `online_view` reads in the first, `family.commit_moves` writes in the second.
 """
 
 import math
@@ -37,50 +37,50 @@ class RequestedLoad:
     function: str
     replaces: str
     at: float
-    #: How often the slot had been loaded by then.
+    #: `Slot.reconfigurations` when the preload was sent.
     reconfigurations: int
     #: Seconds before the next preload of the slot.
     pause_s: float = PAUSE_S
 
     def is_remembered(self, now_s: float) -> bool:
-        """Return whether it still matters: if the slot needs another preload soon after the pause, this one failed."""
+        """Return whether this preload still counts as failed if the slot needs another one now."""
         return now_s - self.at < 2 * self.pause_s
 
     def after(self, before: "RequestedLoad | None") -> "RequestedLoad":
-        """Return it with a longer pause if a previous preload is still remembered."""
+        """Return this preload, with a longer pause if a previous one is still remembered."""
         return self if before is None else replace(self, pause_s=min(2 * before.pause_s, LONGEST_PAUSE_S))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A job that wants a slot: it has no place, or computes on a CPU."""
+    """A job that waits for a slot: it is pending, or computes on a CPU."""
 
     job: Job
-    #: Seconds of slot time that are left of it.
+    #: Remaining seconds of slot time.
     work_s: float
-    #: When it goes to a CPU.
+    #: When it stops waiting for a slot, UTC seconds: a pending job is then assigned to a CPU.
     give_up_at: float
 
 
 @dataclass(slots=True, kw_only=True)
 class OnlineView:
-    """What an online policy decides on, and what its indices mean."""
+    """The view of an online policy, and the objects that its indices refer to."""
 
     now_s: float
-    #: (S,) slots, and by slot the jobs of its queue.
+    #: (S,) slots, and the jobs in the queue of each slot, by slot name.
     slots: tuple[Slot, ...]
     queues: Mapping[str, tuple[Job, ...]]
-    #: By the number that the occupancy knows a job by.
+    #: Waiting jobs, in the order of their numbers in the occupancy.
     waiting: tuple[Waiting, ...]
-    #: Workers of CPU pools that have nothing to do.
+    #: Idle workers of CPU pools.
     free_workers: tuple[Slot, ...]
-    #: By the number of a slot that preloads, when it was commanded to.
+    #: By the number of a slot that preloads, the time at which it was commanded to.
     loading: Mapping[int, float]
     occupancy: Occupancy
 
     @property
     def waits(self) -> bool:
-        """Whether what becomes free is worth a look: a place of another job, or a port for the next load ahead."""
+        """Whether a place, or a configuration port for the next preload, that becomes free is worth another cycle."""
         return bool(self.waiting) or bool(self.loading)
 
 
@@ -95,7 +95,7 @@ def online_view(
     *,
     for_loads: bool = True,
 ) -> OnlineView | None:
-    """Return the shard as an online policy sees it; None if there is nothing to decide.
+    """Return the view of the shard for an online policy; None if there is nothing to decide.
 
     Parameters
     ----------
@@ -104,13 +104,13 @@ def online_view(
     now_s
         UTC seconds.
     is_online
-        Says of a batch's policy, by name, whether it is an online one.
+        Returns whether a batch policy, by name, is an online one.
     demand
-        What was learned, by function in the order of their names.
+        The learned demand, by function in alphabetical order.
     requested
-        Slots that were requested to load ahead of jobs, by name; None = nothing is to be loaded ahead.
+        Requested preloads, by slot name; None = slots must not load ahead of jobs.
     for_loads
-        Whether loads ahead alone are worth a look, when no job could get another place.
+        Whether to return a view for preloads alone, when no job waits for a slot.
 
     """
     online_batches = [uuid for uuid, pending in tx.pending_batches().items() if is_online(pending.policy)]
@@ -161,9 +161,9 @@ def online_view(
 
 
 def slot_benefits(tx: Transaction, catalogue: Catalogue) -> dict[str, float]:
-    """Return by slot what computes there in vCPU equivalents, by the time models refitted from observed runs.
+    """Return the speedup of each slot's current computation, in vCPU equivalents, by the refitted time models.
 
-    This is what a claim on the slot gives up (benefit paper, equation 1); 0 where nothing computes.
+    This is the benefit lost by a claim on the slot (benefit paper, equation 1); 0 if the slot does not compute.
     """
     models = known_time_models(catalogue, tx.time_models())
     benefits = {}
@@ -179,16 +179,16 @@ def slot_benefits(tx: Transaction, catalogue: Catalogue) -> dict[str, float]:
 
 
 def _needs_load(found: Slot, queue: Sequence[Job]) -> bool:
-    """Return whether a slot's function is to be loaded before the first of its jobs, if there is one, can compute."""
+    """Return whether a slot must load a function before the first job of its queue, if any, can compute."""
     if not queue or queue[0].state is JobState.RUNNING:
         return False
     return (found.state, found.function) != (SlotState.READY, queue[0].function)
 
 
 def _settled(job: Job, settings: PoolSettings) -> bool:
-    """Return whether a job stays where it is, or leaves anyhow.
+    """Return whether a job must not be moved, because it has been moved too often or is about to leave anyway.
 
-    Of the attempts that a job has, half may be moves; the others are for faults.
+    Moves may use up half of the attempts of a job; the other half is reserved for faults.
     """
     leaves = job.cancel_requested or (bool(job.history) and job.history[-1].event == EvictRequested.__name__)
     return leaves or job.counted_attempts > settings.max_attempts // 2
@@ -198,7 +198,7 @@ def _pool(
     catalogue: Catalogue, slots: Sequence[Slot], models: TimeModels, scarcity: Mapping[tuple[str, str], float]
 ) -> OnlinePool:
     functions = [catalogue.functions[name] for name in sorted(catalogue.functions)]
-    # Among equal slots a policy takes one of the first kind.
+    # Among equal slots, a policy takes one of the first kind, so the least scarce kind comes first.
     kinds = sorted(dict.fromkeys((slot.board, slot.kind) for slot in slots), key=scarcity.__getitem__)
     cards = {card: i for i, card in enumerate(dict.fromkeys((slot.host, slot.card, slot.board) for slot in slots))}
     return OnlinePool(
@@ -223,7 +223,7 @@ def _pool(
 
 
 def _tenant_limit(slots: Sequence[Slot], settings: PoolSettings, online: Sequence[Job]) -> TenantLimit | None:
-    """Return the limit of slots per project, with the online jobs counted that have one; None where there is none."""
+    """Return the limit of slots per project, which already counts online jobs on slots; None if there is no limit."""
     if settings.tenant_share >= 1:
         return None
     limit = TenantLimit(len(slots), settings.tenant_share)
@@ -234,7 +234,7 @@ def _tenant_limit(slots: Sequence[Slot], settings: PoolSettings, online: Sequenc
 
 
 class _Builder:
-    """Says of slots and jobs that were read what a policy looks at."""
+    """Converts slots and jobs into the form that the policy's view needs."""
 
     def __init__(
         self,
@@ -246,16 +246,16 @@ class _Builder:
         requested: Mapping[str, RequestedLoad],
     ) -> None:
         self._catalogue, self._models, self._now_s, self._requested = catalogue, models, now_s, requested
-        #: What the occupancy knows functions by.
+        #: Numbers of the functions in the occupancy.
         self.numbers = {name: number for number, name in enumerate(sorted(catalogue.functions))}
         self._boards = sorted({slot.board for slot in on_duty})
         self._slowest_load_s = max((catalogue.boards[slot.board].load_s(slot.kind) for slot in on_duty), default=0.0)
         self._slots = {slot.name: number for number, slot in enumerate(slots)}
-        #: See OnlineView.
+        #: See `OnlineView.loading`.
         self.loading: dict[int, float] = {}
 
     def slot_now(self, found: Slot, queue: Sequence[Job], movable: set[str]) -> SlotNow | None:
-        """Return what is known of a slot that serves; what it is to run next is part of that."""
+        """Return the known state of a slot in service, which includes the jobs planned on it."""
         if queue:
             return self._with_jobs(found, queue, movable)
         requested, held = self._requested.get(found.name), self.numbers.get(found.function, EMPTY)
@@ -272,7 +272,7 @@ class _Builder:
         head = queue[0]
         held = self.numbers.get(head.function, EMPTY)
         if held == EMPTY:
-            return None  # it computes what the catalogue has lost
+            return None  # it computes a function that was removed from the catalogue
         return SlotNow(
             held,
             needs_port=_needs_load(found, queue),
@@ -295,7 +295,7 @@ class _Builder:
         return EMPTY if expired else self.numbers.get(requested.function, EMPTY)
 
     def pending(self, jobs: Sequence[Job], settings: PoolSettings) -> tuple[Waiting, ...]:
-        """Return how jobs without a place wait, oldest first; one that was evicted has waited enough."""
+        """Return the pending jobs, oldest first; after an earlier attempt (such as an eviction) patience is 0."""
         asking = []
         for job in sorted(jobs, key=lambda job: (job.created_at, job.batch_uuid, job.index)):
             work_s = self._work_s(job)
@@ -305,7 +305,7 @@ class _Builder:
         return tuple(asking)
 
     def returning(self, jobs: Sequence[Job]) -> tuple[Waiting, ...]:
-        """Return jobs that compute on a CPU and would be complete earlier on a slot: they wait behind the others."""
+        """Return the jobs on CPUs that would be complete earlier on a slot; they wait behind the pending jobs."""
         asking = []
         for job in jobs:
             kept = self._catalogue.functions[job.function].progress_kept
@@ -321,12 +321,12 @@ class _Builder:
 
 
 def whole_work_s(job: Job, models: TimeModels, boards: Collection[str]) -> float:
-    """Return the seconds that a whole job computes on the quickest of these boards; 0 where none can."""
+    """Return the computation time of a whole job on the fastest of these boards; 0 if none can run it."""
     known = [models[job.function, board] for board in boards if (job.function, board) in models]
     return min((model.seconds(job.input_bytes) for model in known), default=0.0)
 
 
 def _left_share(job: Job, now_s: float) -> float:
-    """Return the share of what a job still had to do that it has to do now."""
+    """Return the remaining share of the work of a job's current attempt."""
     planned_s = (job.end_s or 0.0) - (job.start_s or 0.0)
     return min(max(end_at(job) - now_s, 0.0) / planned_s, 1.0) if planned_s > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Pipelines as they come in: subtasks that depend on each other, stored as the jobs of one batch."""
+"""Admission of pipelines: subtasks that depend on each other, stored as the jobs of one batch."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,9 +32,9 @@ def create_pipeline(
     Raises
     ------
     InvalidInput
-        (or a subclass) naming the subtask and what would be right.
+        (or a subclass) If the request is invalid; the message names the subtask and the valid values.
     DuplicateId
-        If the pipeline or a subtask of it exists already.
+        If the pipeline or one of its subtasks exists already.
 
     """
     batch, jobs = admit_pipeline(tx, request, catalogue, settings, now_s)
@@ -45,7 +45,7 @@ def create_pipeline(
 def admit_pipeline(
     tx: Transaction, request: PipelineRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> tuple[Batch, list[Job]]:
-    """Return a pipeline as `create_pipeline` stores it, all of it in one shard; InvalidInput as there."""
+    """Return a pipeline as `create_pipeline` stores it, as a whole in one shard; raises InvalidInput likewise."""
     _check_sizes(request, settings)
     order = _in_order(request.subtasks)
     requesters = known_requesters(tx, tx.hosts(), request.subtasks, request.project_id)
@@ -79,7 +79,7 @@ def _check_sizes(request: PipelineRequest, settings: PoolSettings) -> None:
 
 
 def _in_order(subtasks: Sequence[SubtaskRequest]) -> list[SubtaskRequest]:
-    """Return subtasks so that each follows its predecessors."""
+    """Return the subtasks in an order in which each follows its predecessors."""
     by_name: Mapping[str, SubtaskRequest] = {subtask.name: subtask for subtask in subtasks}
     graph: dict[str, tuple[str, ...]] = {}
     for index, subtask in enumerate(subtasks):
@@ -92,7 +92,7 @@ def _in_order(subtasks: Sequence[SubtaskRequest]) -> list[SubtaskRequest]:
     try:
         return [by_name[name] for name in TopologicalSorter(graph).static_order()]
     except CycleError as error:
-        raise InvalidInput(f"subtasks: they wait for each other: {first(error.args[1], ' <- ')}") from None
+        raise InvalidInput(f"subtasks: circular dependency: {first(error.args[1], ' <- ')}") from None
 
 
 def _check_input(subtask: SubtaskRequest, where: str, requesters: set[str], settings: PoolSettings) -> None:
@@ -115,7 +115,7 @@ def _fits(name: str, slot: Slot, catalogue: Catalogue) -> bool:
 
 
 def _shard_for(functions: set[str], slots: Sequence[Slot], catalogue: Catalogue, jobs: Mapping[str, int]) -> str:
-    """Return the shard with the fewest jobs for each slot, of those that can compute all of the functions."""
+    """Return the shard with the fewest jobs per slot, of those that can compute all of the functions."""
     of_shard: dict[str, list[Slot]] = {}
     for slot in slots:
         of_shard.setdefault(slot.shard, []).append(slot)
@@ -132,7 +132,7 @@ def _shard_for(functions: set[str], slots: Sequence[Slot], catalogue: Catalogue,
 
 
 def owned_pipeline(tx: Transaction, uuid: str, project_id: str | None) -> Batch:
-    """Return a pipeline of this project (`owned`)."""
+    """Return a pipeline if it belongs to the project (see `owned`)."""
     batch = owned(tx.batch(uuid), project_id, "pipeline")
     if batch.policy != PIPELINE_POLICY:
         raise NotFound(f"no pipeline {uuid}")

@@ -1,4 +1,4 @@
-"""What would become of a pipeline that is not stored: all decisions of its course, by the rules that plan."""
+"""Dry run of a pipeline that is not stored: all decisions until its end, by the same rules that plan pipelines."""
 
 import heapq
 import math
@@ -15,12 +15,12 @@ from fpga_pool.model.rules.shared.dry_runs import DryRunContext, pending_batch, 
 from fpga_pool.model.transaction import Backlog, Transaction
 from fpga_pool.model.values import changed, shared
 
-#: So long a course is followed; each decision looks at all subtasks and slots of the shard.
+#: Maximum duration of a dry run in seconds of real time; each decision considers all subtasks and slots of the shard.
 LONGEST_S = 2.0
 
 
 def plan_pipeline(batch: Batch, jobs: Sequence[Job], context: DryRunContext) -> PlannedPipeline:
-    """Return what would become of a pipeline, as `admission.admit_pipeline` returns it."""
+    """Return the plan for a pipeline made by `admission.admit_pipeline`."""
     shard, catalogue, now_s = jobs[0].shard, context.catalogue, context.now_s
     with context.reading(shard) as tx:
         course = _Course(tx, batch, jobs, context)
@@ -51,40 +51,40 @@ def plan_pipeline(batch: Batch, jobs: Sequence[Job], context: DryRunContext) -> 
 
 
 class _Course:
-    """A shard as it would be while a pipeline goes on: what is planned begins and ends as planned.
+    """Simulates a shard while a pipeline runs, assuming that everything begins and ends as planned.
 
     Subtasks of other pipelines that are ready now get their places in the same decision as those of this one.
     """
 
     def __init__(self, tx: Transaction, batch: Batch, jobs: Sequence[Job], context: DryRunContext) -> None:
         self._batch, self._context, self._began_s = batch, context, context.timer()
-        #: Seconds from the present, as all times here but those of backlogs.
+        #: Simulated time in seconds from the present, as all times here except those of backlogs.
         self._at_s = 0.0
         pending = {uuid: one for uuid, one in tx.pending_batches().items() if one.policy == PIPELINE_POLICY}
         self._pending = pending | {batch.uuid: pending_batch(batch, jobs)}
-        #: By batch and uuid.
+        #: Jobs by batch and uuid.
         self._jobs = {uuid: {job.uuid: job for job in tx.batch_jobs(uuid)} for uuid in pending}
         self._jobs[batch.uuid] = {job.uuid: job for job in jobs}
         self._slots = {slot.name: slot for slot in tx.slots()}
         self._backlogs = {backlog.slot: backlog for backlog in tx.backlogs()}
         self._leases, self._hosts, self._models = tx.leases(), tx.hosts(), tx.time_models()
-        #: When jobs end, and which; and when slots begin with them.
+        #: (End, uuid) of the jobs of the pipeline, as a heap; and by slot, (begin, end, function) of all placed jobs.
         self._ends: list[tuple[float, str]] = []
         self._begins: dict[str, list[tuple[float, float, str]]] = {}
         self._parts = {job.uuid: PlannedPart(**shared(job, PlannedPart)) for job in jobs}
-        #: Some of it is not planned, for it is too long.
+        #: Whether planning was stopped early because it took too long.
         self.is_cut = False
-        #: Why a subtask of it, named here, would fail when the results of its predecessors are there.
+        #: Why a subtask, named in the text, would fail once the results of its predecessors are complete.
         self.refused = ""
         self._tx = self.supposing(tx)
 
     @property
     def jobs(self) -> list[Job]:
-        """The subtasks of the pipeline as they are now, by index."""
+        """The subtasks of the pipeline at the simulated time, by index."""
         return list(self._jobs[self._batch.uuid].values())
 
     def supposing(self, tx: Transaction) -> Transaction:
-        """Return the shard as it is now."""
+        """Return a transaction that reads the shard as it is at the simulated time."""
         return supposed(
             tx,
             pending_batches=lambda: self._pending,
@@ -99,7 +99,7 @@ class _Course:
         )
 
     def run(self) -> tuple[PlannedPart, ...]:
-        """Return the subtasks with their places, by index; those that get none are without."""
+        """Return the subtasks by index, with their places; subtasks that get none have no place."""
         family = self._context.families().pipelines
         while True:
             decided = self._context.decide(family, self._reading, self._context.now_s + self._at_s)
@@ -163,11 +163,11 @@ class _Course:
         self._jobs[job.batch_uuid][job.uuid] = job
 
     def _is_open(self, backlog: Backlog) -> bool:
-        """Return whether a slot has something to do; what is late now goes on."""
+        """Return whether a slot still has work at the simulated time; at the present, late work counts too."""
         return self._at_s == 0.0 or backlog.free_at > self._context.now_s + self._at_s
 
     def _loads(self, name: str, function: str) -> bool:
-        """Return whether a slot would have to load a function behind what it has to do."""
+        """Return whether a slot would have to load the function after the work that is placed on it."""
         queued = self._begins.get(name)
         before = queued[-1][2] if queued else self._slots[name].function
         return self._slots[name].kind != CPU and before != function
@@ -186,10 +186,10 @@ class _Course:
 def _longest_path_s(
     jobs: Sequence[Job], slots: Sequence[Slot], catalogue: Catalogue, models: TimeModels, max_input_bytes: int
 ) -> float | None:
-    """Return how long the longest path takes at least: no transfers, no loads, no queues; None = it has no end.
+    """Return the minimum time of the longest path, without transfers, loads and queues; None = it cannot complete.
 
-    It has none where no slot can compute a subtask, or results are too large to be read.  Indices follow the edges: a
-    predecessor comes before its dependents.
+    It cannot complete if no slot can compute one of the subtasks, or if results are too large to be read.  Indices
+    follow the edges: a predecessor comes before its dependents.
     """
     kinds = {(slot.board, slot.kind) for slot in slots}
     cpus = any(slot.kind == CPU for slot in slots)

@@ -1,7 +1,7 @@
-"""What follows along the edges of a pipeline from the states of its jobs.
+"""Consequences of the states of a pipeline's jobs along its edges.
 
-A job is ready when every predecessor holds its result on a host that is alive.  What is derived here is derived from
-stored states alone: after a crash the next look finds the same.
+A job is ready when every predecessor holds its result on a host that is alive.  All functions depend on stored states
+alone, so they return the same after a crash.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -15,7 +15,7 @@ _COMPLETE = frozenset({JobState.RESULT_HELD, JobState.COMPLETED})
 
 
 def skipped(jobs: Sequence[Job]) -> Iterator[tuple[str, str]]:
-    """Yield the jobs that will never have an input, each with the reason; `jobs` are all of a pipeline, by index.
+    """Yield the jobs that will never get an input, each with the reason; `jobs` are all of a pipeline, by index.
 
     Indices follow the edges: a predecessor comes before its dependents.
     """
@@ -31,9 +31,9 @@ _END = {JobState.FAILED: "failed", JobState.CANCELLED: "was cancelled"}
 
 
 def unneeded(jobs: Sequence[Job], ended: Collection[str]) -> list[Job]:
-    """Return the jobs whose results have no readers any more since some jobs, by uuid, have ended.
+    """Return the jobs whose results are no longer needed by other jobs now that the `ended` jobs, by uuid, have ended.
 
-    Results that no other job has ever read are for clients, and are not among them.
+    Results that are not the input of any job are for clients and are not included.
     """
     read = {uuid for job in jobs for uuid in job.predecessors}
     needed = {uuid for job in jobs if job.state not in ENDED_JOBS for uuid in job.predecessors}
@@ -43,15 +43,15 @@ def unneeded(jobs: Sequence[Job], ended: Collection[str]) -> list[Job]:
 
 
 def ready(jobs: Sequence[Job], living: Collection[str]) -> list[Job]:
-    """Return the jobs that wait for a place, and whose input is complete; `living` are the hosts that are alive."""
+    """Return the pending jobs whose input is complete; `living` are the names of the hosts that are alive."""
     held = {job.uuid for job in jobs if _is_held(job, living)}
     return [job for job in jobs if job.state is JobState.PENDING and held.issuperset(job.predecessors)]
 
 
 def lost(jobs: Sequence[Job], living: Collection[str]) -> list[Job]:
-    """Return the complete jobs whose results are gone though others wait for them: they have to compute again.
+    """Return the complete jobs that have to compute again because their results are gone and other jobs need them.
 
-    Where a job has to compute again, so do those of its predecessors whose results have been released meanwhile.
+    If a job has to compute again, so do its predecessors whose results have been released meanwhile.
     """
     again: dict[str, Job] = {}
     waiting = {uuid for job in jobs if job.state is JobState.PENDING for uuid in job.predecessors}
@@ -63,16 +63,16 @@ def lost(jobs: Sequence[Job], living: Collection[str]) -> list[Job]:
 
 
 def is_intermediate(tx: Transaction, job: Job) -> bool:
-    """Return whether the result of a job is the input of others."""
+    """Return whether the result of a job is an input of other jobs."""
     if tx.batch(job.batch_uuid).policy != PIPELINE_POLICY:
         return False
     return any(job.uuid in other.predecessors for other in tx.batch_jobs(job.batch_uuid))
 
 
 def input_sources(tx: Transaction, uuid: str, host: str, attempt: int) -> list[Job]:
-    """Return the jobs whose results, one after the other, are the input that an attempt on a host waits for.
+    """Return the jobs whose results, one after the other, are the input for which an attempt on a host waits.
 
-    Conflict if it waits for none, or one of the results is not held any more.
+    Raises Conflict if the attempt does not wait for results, or one of the results is not held any more.
     """
     job = tx.job(uuid)
     if (job.host, job.attempt, job.state) != (host, attempt, JobState.WAITING_INPUT) or not job.predecessors:

@@ -1,4 +1,4 @@
-"""Pipelines in the planning cycle: subtasks whose inputs are complete get places, lost results are computed again."""
+"""Pipelines in the planning cycle: place subtasks whose inputs are complete, and compute lost results again."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from fpga_pool.model.transaction import Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A job without a place whose input is complete: with a client, or as results of its predecessors."""
+    """A pending job whose input is complete, either at a client or as the results of its predecessors."""
 
     job: Job
     predecessors: tuple[Job, ...]
@@ -42,7 +42,7 @@ class Ready:
         return sum(job.result_bytes or 0 for job in self.predecessors)
 
     def refused(self, settings: PoolSettings) -> str:
-        """Return why it cannot be computed, now that the size of its input is known; "" = it can."""
+        """Return why the job cannot be computed given the size of its input; "" = it can."""
         if self.input_bytes <= settings.max_input_bytes:
             return ""
         return f"the results of its predecessors are {self.input_bytes} bytes, more than the pool takes"
@@ -50,7 +50,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineView:
-    """What can be done now for the pipelines of a shard."""
+    """The subtasks of a shard's pipelines for which something can be done now."""
 
     ready: tuple[Ready, ...]
     #: Complete jobs that have to compute again.
@@ -60,7 +60,7 @@ class PipelineView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """What is to be done now."""
+    """The decision of one cycle: subtasks to place, and complete jobs to compute again."""
 
     placed: Sequence[Placed]
     lost: tuple[Job, ...]
@@ -84,11 +84,11 @@ class PipelineFamily:
         self.catalogue = catalogue
         self._settings = settings
         self._policy = policy
-        #: Some subtask waits for a predecessor: when that is complete, a look is due.
+        #: Whether subtasks wait, so that the completion of a predecessor is worth another cycle.
         self.waits = False
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[PipelineView] | None:
-        """Read the pipelines with jobs that wait, and the places that those with complete inputs could get."""
+        """Read the pipelines with pending jobs, and the places for the jobs whose inputs are complete."""
         pending = [uuid for uuid, batch in tx.pending_batches().items() if batch.policy == PIPELINE_POLICY]
         self.waits = bool(pending)
         if not pending:
@@ -117,13 +117,13 @@ class PipelineFamily:
         return Look(view=view, policy=self._policy, now_s=now_s)
 
     def decide(self, look: Look[PipelineView], state: PolicyState, rng: np.random.Generator) -> Decision[Steps]:
-        """Ask the policy for places."""
+        """Let the policy choose places for the ready jobs."""
         placed = self._policy.decide(look.view.question, state, look.now_s, rng)
         steps = Steps(placed=placed, lost=look.view.lost)
         return Decision(wanted=steps if placed or look.view.lost else None)
 
     def commit(self, tx: Transaction, look: Look[PipelineView], wanted: Steps, now_s: float) -> Outcome:
-        """Give places to the jobs that are still ready, and have lost results computed again."""
+        """Place the jobs that are still ready, and make the jobs whose results are lost pending again."""
         again = [
             change_job(tx, job, ResultLost(reason=f"its result on host {job.host} is lost, and is needed"), now_s)
             for job in tx.unchanged(wanted.lost)
@@ -136,7 +136,7 @@ class PipelineFamily:
         )
 
     def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Job]:
-        """Return jobs."""
+        """Return the jobs with these uuids that exist."""
         return tx.jobs(uuids)
 
     def _place(self, tx: Transaction, view: PipelineView, wanted: Sequence[Placed], now_s: float) -> list[Job]:
@@ -193,7 +193,7 @@ def _placed(tx: Transaction, place: Placed, one: Ready, order: int, now_s: float
 
 
 class _Options:
-    """The places of a shard as `core.cluster.policies` reads them, shared by all subtasks of one question."""
+    """The places of a shard in the form of `core.cluster.policies`, shared by all subtasks of one decision."""
 
     def __init__(self, tx: Transaction, catalogue: Catalogue, hosts: Mapping[str, Host], now_s: float) -> None:
         self._catalogue, self._hosts = catalogue, hosts
@@ -201,7 +201,7 @@ class _Options:
         self._free_s = {backlog.slot: max(backlog.free_at - now_s, 0.0) for backlog in tx.backlogs()}
         leases = tx.leases()
         foreign = held_by_others(leases)
-        #: By host and card, the functions that compute there with their slots.
+        #: By host and card: (function, slot) of the slots that compute.
         self._computing: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
         self._slots: defaultdict[str, list[Slot]] = defaultdict(list)
         workers: defaultdict[str, list[Slot]] = defaultdict(list)
@@ -232,7 +232,7 @@ class _Options:
         )
 
     def question(self, waiting: Sequence[Ready]) -> HostsView:
-        """Return the options of each subtask; they share their units."""
+        """Return the options of each subtask; options share their units."""
         return HostsView(options=[list(self._options(one)) for one in waiting])
 
     def _options(self, one: Ready) -> Iterator[Option]:
@@ -271,21 +271,21 @@ class _Options:
         return self._catalogue.boards[slot.board].load_s(slot.kind)
 
     def _input_s(self, one: Ready, host: str) -> float:
-        """Return how long the input takes to a host, of which it may be a part already."""
+        """Return the transfer time of the input to a host; parts that are already there take no time."""
         kept = one.job.host == host and one.job.attempt > 0
         if kept:
             return 0.0
         parts = [(job.host, job.result_bytes or 0) for job in one.predecessors]
         parts = parts or [(one.job.requester, one.job.input_bytes)]
         ingress_bps = self._hosts[host].ingress_bps
-        # Only the places decide here, and a server that sends has the same egress to all of them.
+        # The egress of a server is ignored: it is the same for all places, so it does not affect the choice.
         egress_bps = {source: self._hosts[source].egress_bps for source, _ in parts if source in self._hosts}
         return sum(
             8 * size / min(egress_bps.get(source, np.inf), ingress_bps) for source, size in parts if source != host
         )
 
 
-#: What a place computes for others: policies only count it.
+#: A subtask that represents other work on a place: policies only count it.
 _OTHER_WORK = Subtask(
     task=-1, step=0, type=-1, estimate_s=(np.inf, np.inf), memory_gb=0.0, accelerator_memory_gb=0.0, ready_s=0.0
 )

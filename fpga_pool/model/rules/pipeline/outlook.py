@@ -1,4 +1,4 @@
-"""What can be said of a pipeline, or a job, that is stored: why it waits, and when it can begin."""
+"""Outlook of stored pipelines and jobs: why they wait, and when they are expected to begin."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,12 +18,12 @@ WAITS_FOR_RESULTS = "subtasks wait for the results of others"
 
 
 def job_detail(tx: Transaction, job: Job, catalogue: Catalogue, now_s: float) -> JobDetail:
-    """Return a job of the shard with why it waits, and when it is expected to begin."""
+    """Return a job of the shard with its pending reason and expected start."""
     return job_details(tx, [job], catalogue, now_s)[0]
 
 
 def job_details(tx: Transaction, jobs: Iterable[Job], catalogue: Catalogue, now_s: float) -> list[JobDetail]:
-    """Return jobs of the shard as `job_detail` does; what several of them wait for is worked out once."""
+    """Return jobs of the shard as `job_detail` does; results that several jobs share are computed once."""
     outlooks = _Outlooks(cast("Transaction", _ReadOnce(tx)), catalogue, now_s)
     details = []
     for job in jobs:
@@ -36,22 +36,23 @@ def job_details(tx: Transaction, jobs: Iterable[Job], catalogue: Catalogue, now_
 
 
 class _Outlooks:
-    """Why jobs in state PENDING wait, and when they can begin.
+    """Computes why pending jobs wait, and when they can begin.
 
-    Of a batch, jobs of the same function wait for the same; a subtask of a pipeline for its own predecessors as well.
+    Jobs of a batch with the same function have the same outlook; a subtask of a pipeline also waits for its
+    predecessors.
     """
 
     def __init__(self, tx: Transaction, catalogue: Catalogue, now_s: float) -> None:
         self._tx, self._catalogue, self._now_s = tx, catalogue, now_s
-        #: By batch and function.
+        #: Outlooks by batch and function.
         self._places: dict[tuple[str, str], Outlook] = {}
         self._subtasks: dict[str, _Subtasks] = {}
-        #: By task, as far as it was asked for, and what yields the rest.
+        #: Outlooks by task, as far as they were needed, and the iterator over the others.
         self._tasks: dict[str, Outlook] = {}
         self._more_tasks: Iterator[tuple[str, Outlook]] | None = None
 
     def of(self, job: Job) -> Outlook:
-        """Return why a job waits ("" = nothing is known), and when it can begin."""
+        """Return why a job waits ("" = unknown), and when it can begin (None = unknown)."""
         batch = self._tx.batch(job.batch_uuid)
         if batch.policy == TASK_POLICY:
             return self._task(batch.uuid)
@@ -84,7 +85,7 @@ class _Outlooks:
 
 
 class _ReadOnce:
-    """A transaction that is only read, and asked nothing twice."""
+    """A read-only transaction that caches its answers to calls without arguments, or with strings alone."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -122,10 +123,10 @@ def pipeline_detail(tx: Transaction, pipeline: Batch, catalogue: Catalogue, now_
 def pipeline_outlook(
     tx: Transaction, pipeline: Batch, jobs: Sequence[Job], catalogue: Catalogue, now_s: float
 ) -> BatchDetail:
-    """Return a pipeline with its pending reason, expected start and end, and how late it is; `jobs` are all of it.
+    """Return a pipeline with its pending reason, expected start and end, and lateness; `jobs` are all its subtasks.
 
-    Subtasks whose inputs are complete wait for a place, as jobs of a batch do.  Where there are none of these, the next
-    one begins when the results that it reads are planned to be there.
+    Subtasks whose inputs are complete wait for a place, as jobs of a batch do.  If there are none of these, the next
+    subtask begins when the results that it reads are planned to be complete.
     """
     subtasks = _Subtasks(tx, jobs, now_s)
     found = batch_detail(tx, pipeline, {job.function for job in subtasks.able.values()}, catalogue, now_s)
@@ -138,17 +139,17 @@ def pipeline_outlook(
 
 
 class _Subtasks:
-    """The subtasks of a pipeline that wait, and when the results that they read are there; `jobs` are all of it."""
+    """The waiting subtasks of a pipeline, and when the results that they read are complete; `jobs` are all subtasks."""
 
     def __init__(self, tx: Transaction, jobs: Sequence[Job], now_s: float) -> None:
         living = {host.name for host in tx.hosts() if host.alive}
         self.waiting = {job.uuid: job for job in jobs if job.state is JobState.PENDING}
-        #: Those of them whose inputs are complete.
+        #: Waiting subtasks whose inputs are complete.
         self.able = {job.uuid: job for job in ready(jobs, living)}
         self._there_at = {job.uuid: _there_at(job, living, now_s) for job in jobs}
 
     def next_begin(self, waiting: Iterable[Job]) -> float | None:
-        """Return when the first of these has all it reads; None while a predecessor of each of them has no place."""
+        """Return when the first of these has its whole input; None if each has a predecessor without a place."""
         begin_s = min(max(self._there_at[uuid] for uuid in job.predecessors) for job in waiting)
         return begin_s if math.isfinite(begin_s) else None
 

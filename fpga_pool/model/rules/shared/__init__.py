@@ -1,1 +1,1 @@
-"""Rules that all families share: changes of objects, reports, reconciliation, columns, shards."""
+"""Rules shared by all families: changes of objects, reports, reconciliation, columns and shards."""

@@ -1,4 +1,4 @@
-"""The common part of the admission of batches, tasks, gangs and pipelines: requesters and quotas among it."""
+"""Common parts of the admission of batches, tasks, gangs and pipelines, including requesters and quotas."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed, shared
 
-#: What is stored as a job.
+#: The requests that are stored as jobs.
 RequestedJob = JobRequest | SubtaskRequest
 
 
@@ -50,7 +50,7 @@ OwnedT = TypeVar("OwnedT", bound=_Owned)
 def as_stored(
     request: WorkRequest, policy: str, requested: Sequence[RequestedJob], shards: Sequence[str], now_s: float
 ) -> tuple[Batch, list[Job]]:
-    """Return a batch and its jobs as they are stored; each job belongs to its own of `shards`."""
+    """Return a batch and its jobs as they are stored; `shards` has the shard of each job."""
     batch = Batch(
         uuid=request.uuid,
         project_id=request.project_id,
@@ -88,12 +88,12 @@ def check_input(job: RequestedJob, where: str, requesters: Iterable[str], settin
 
 
 def check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence[Slot]) -> None:
-    """Raise InvalidInput, or a subclass, unless a slot of the pool can hold a function; messages say `where` it is."""
+    """Raise InvalidInput, or a subclass, unless a slot of the pool can hold a function; `where` names its field."""
     if name not in catalogue.functions:
         if is_design(name):
             raise UnknownFunction(f"{where}: {not_to_be_had(name)}")
         raise UnknownFunction(f"{where}: {name!r} is not in the catalogue; known: {some(catalogue.functions)}")
-    # Without a time model a function can be simulated, not planned.
+    # A function without a time model can be simulated, but not planned.
     boards = catalogue.functions[name].fpga_time
     if not any(slot.board in boards and catalogue.fits(name, slot.board, slot.kind) for slot in slots):
         kinds, on = ", ".join(catalogue.functions[name].slot_kinds), some(boards)
@@ -103,28 +103,28 @@ def check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence[
 
 
 def some(names: Iterable[str]) -> str:
-    """Return some of the names there are, for a message."""
+    """Return the first names in alphabetical order, for a message; "none" if there are none."""
     return first(sorted(names)) or "none"
 
 
 def first(names: Sequence[str], between: str = ", ") -> str:
-    """Return the first of some names, for a message."""
+    """Return at most 20 of the names, joined for a message."""
     return between.join([*names[:20], "..."] if len(names) > 20 else names)
 
 
 def emptiest(shards: Iterable[str], load: Mapping[str, float], size: Mapping[str, int]) -> str:
-    """Return the shard with the least load for its size; ValueError if there are none."""
+    """Return the shard with the least load relative to its size. Raises ValueError if there are no shards."""
     return min(shards, key=lambda shard: (load.get(shard, 0) / size[shard], shard))
 
 
 def owned(found: OwnedT, project_id: str | None, kind: str) -> OwnedT:
-    """Return an object of this project (None: of any); another project's looks as if it did not exist."""
+    """Return the object if it belongs to the project (None = any). Raises NotFound otherwise."""
     if project_id not in (None, found.project_id):
         raise NotFound(f"no {kind} {found.uuid}")
     return found
 
 
-# ---- Requesters: hosts, and the servers of Nova that hosts report
+# ---- Requesters: hosts, and the servers of Nova that they report
 
 
 class _Sent(Protocol):
@@ -133,7 +133,7 @@ class _Sent(Protocol):
 
 
 def note_servers(tx: Transaction, heartbeat: Heartbeat) -> None:
-    """Store what a host says of its servers; those that it does not name have left it."""
+    """Store the servers that a host reports, and remove those that it no longer reports."""
     if heartbeat.servers is None:
         return
     gone = {server.uuid: server for server in tx.servers(host=heartbeat.host)}
@@ -149,38 +149,38 @@ def note_servers(tx: Transaction, heartbeat: Heartbeat) -> None:
 
 
 def servers_among(tx: Transaction, jobs: Iterable[_Sent]) -> Mapping[str, Server]:
-    """Return the servers that run among the requesters of jobs, as jobs name them."""
+    """Return the running servers among the requesters of jobs, by the name of the requester."""
     wanted = {uuid for job in jobs if (uuid := server_of(job.requester))}
     found = tx.servers(uuids=wanted) if wanted else ()
-    # Of one that moves between hosts, where it is held.
+    # Of a server that moves between two hosts, prefer the host that can limit its flows.
     return {server.requester: server for server in sorted(found, key=attrgetter("held"))}
 
 
 def known_requesters(tx: Transaction, hosts: Sequence[Host], jobs: Iterable[_Sent], project_id: str) -> set[str]:
-    """Return what jobs of a project may name as their requesters: all hosts, and servers of the project."""
+    """Return the names that jobs of a project may use as requester: all hosts, and the servers of the project."""
     servers = servers_among(tx, jobs).items()
     return {host.name for host in hosts} | {name for name, server in servers if server.project_id == project_id}
 
 
 def sending_host(tx: Transaction, job: _Sent) -> str:
-    """Return the host by which the input of a job leaves; "" = its server runs nowhere."""
+    """Return the host that sends the input of a job; "" = the job's server runs on no host."""
     if not server_of(job.requester):
         return job.requester
     return next((server.host for server in servers_among(tx, [job]).values()), "")
 
 
 def can_hold(tx: Transaction, job: _Sent) -> bool:
-    """Return whether the flow of a job's requester can be held to its plan where it leaves."""
+    """Return whether the sending host can limit the input stream of a job to its planned rates."""
     if not server_of(job.requester):
         return bool(tx.host(job.requester).egress_driver)
     return any(server.held for server in servers_among(tx, [job]).values())
 
 
-# ---- Quotas: whether a project may have more of the pool
+# ---- Quotas
 
 
 def check_quota(project_id: str, limits: QuotaLimits, used: Amounts, requested: Amounts) -> None:
-    """Raise QuotaExceeded, naming each resource of which a project would have more than its limit."""
+    """Raise QuotaExceeded, naming each resource of which a project would exceed its limit."""
     exceeded = [
         f"{resource}: {requested[resource]} requested, {used[resource]} of {limits.of(resource)} used"
         for resource in limits.exceeded(used, requested)
@@ -190,7 +190,7 @@ def check_quota(project_id: str, limits: QuotaLimits, used: Amounts, requested: 
 
 
 def quota_of(project_id: str, limits: ProjectLimits, used: Amounts) -> Quota:
-    """Return the limits in force for a project, and what it uses of them."""
+    """Return the limits in force for a project, and its usage."""
     in_force = limits.in_force
     return Quota(
         project_id=project_id,
@@ -207,18 +207,18 @@ def quota_of(project_id: str, limits: ProjectLimits, used: Amounts) -> Quota:
 
 
 class ValidTickets:
-    """Tickets that have not expired, by project; used under its caller's lock.
+    """Counts the tickets of each project that have not expired. The caller must hold a lock.
 
     The time of expiry must not decrease from one call of `add` to the next.
     """
 
     def __init__(self) -> None:
-        #: Tickets that expire together: when, whose and how many; the next to expire first.
+        #: Tickets that expire together: time of expiry, project and number; the next to expire first.
         self._given: deque[tuple[float, str, int]] = deque()
         self._of: Counter[str] = Counter()
 
     def of(self, project_id: str, now_s: float) -> int:
-        """Return how many a project has."""
+        """Return the number of valid tickets of a project."""
         while self._given and self._given[0][0] <= now_s:
             _, project, number = self._given.popleft()
             self._of[project] -= number

@@ -1,6 +1,6 @@
-"""Invariants of a pool: true at every moment, whatever failed; and further ones of a pool at rest.
+"""Invariants of a pool: those that hold at every moment, whatever has failed, and further ones of an idle pool.
 
-Each rule yields what contradicts it, in words for an operator.
+Each rule yields its violations as messages for an operator.
 """
 
 from collections import Counter, defaultdict
@@ -35,7 +35,7 @@ _TO_END = frozenset({ProcessState.STOPPING, ProcessState.STOPPED})
 
 
 def audit_gangs(processors: Sequence[Processor], gangs: Sequence[Gang], processes: Sequence[Process]) -> Iterator[str]:
-    """Compare gangs that have not ended, processes that have a place, and processors with each other."""
+    """Check gangs that have not ended, processes that have a place, and processors against each other."""
     known = {processor.name: processor for processor in processors}
     for process in processes:
         there = known.get(process.processor)
@@ -57,7 +57,7 @@ def audit_gangs(processors: Sequence[Processor], gangs: Sequence[Gang], processe
 
 
 def _audit_priorities(processes: Sequence[Process]) -> Iterator[str]:
-    """Who gives way to a trial does so to one that is there, and the other way round."""
+    """Check that a foreground process yields to the background exactly if the process there is in a trial."""
     in_front = {process.processor: process for process in processes if process.tier is Tier.FOREGROUND}
     behind = {process.processor: process for process in processes if process.tier is Tier.BACKGROUND}
     for name, front in in_front.items():
@@ -80,11 +80,11 @@ def _audit_gang(gang: Gang, present: Sequence[Process]) -> Iterator[str]:
         yield f"gang {gang.uuid}: is {gang.state}, but {len(astray)} of its processes are in another tier"
     tried = gang.trial_ends_at is not None
     if tier is Tier.BACKGROUND and any(process.exchanged is not tried for process in going_on):
-        yield f"gang {gang.uuid}: is {'' if tried else 'not '}in a trial, in contradiction to its processes"
+        yield f"gang {gang.uuid}: is {'' if tried else 'not '}in a trial, but its processes say otherwise"
 
 
 def audit_gangs_at_rest(gangs: Sequence[Gang], processes: Sequence[Process]) -> Iterator[str]:
-    """Look for what an idle pool does not have."""
+    """Report the gangs and processes that an idle pool must not have."""
     for gang in gangs:
         yield f"gang {gang.uuid}: is {gang.state}"
     for process in processes:
@@ -95,7 +95,7 @@ def audit_gangs_at_rest(gangs: Sequence[Gang], processes: Sequence[Process]) -> 
 
 
 def audit_tasks(tasks: Sequence[Task], leases: Sequence[Lease], active_jobs: Sequence[Job]) -> Iterator[str]:
-    """Compare tasks that have not ended with leases in force and jobs on slots: a task has all its slots, or none."""
+    """Check tasks that have not ended against leases in force and jobs on slots: a task has all its slots, or none."""
     held: defaultdict[str, set[str]] = defaultdict(set)
     for lease in leases:
         if lease.kind is LeaseKind.TASK:
@@ -122,7 +122,7 @@ def audit_tasks(tasks: Sequence[Task], leases: Sequence[Lease], active_jobs: Seq
 
 # ---- Batches, slots, leases, and the outbox
 
-#: Jobs whose completion is recorded.
+#: States of jobs whose completion is recorded as a run.
 COMPLETED = frozenset({JobState.RESULT_HELD, JobState.COMPLETED})
 
 
@@ -133,21 +133,21 @@ class PoolContents:
     shards: Sequence[Shard]
     hosts: Sequence[Host]
     slots: Sequence[Slot]
-    #: Those in force.
+    #: Leases in force.
     leases: Sequence[Lease]
     active_jobs: Sequence[Job]
-    #: The outbox, in the order of its commits.
+    #: The outbox, in the order of commits.
     commands: Sequence[Command]
     processors: Sequence[Processor] = ()
-    #: Those that have not ended.
+    #: Tasks that have not ended.
     tasks: Sequence[Task] = ()
-    #: Those that have not ended, and processes that have a place.
+    #: Gangs that have not ended, and processes that have a place.
     gangs: Sequence[Gang] = ()
     processes: Sequence[Process] = ()
 
 
 def audit_batch(batch: Batch, jobs: Sequence[Job], runs: Mapping[str, int]) -> Iterator[str]:
-    """Compare a batch with its jobs, and these with the recorded completions: attempts by job."""
+    """Check a batch against its jobs, and the jobs against the recorded `runs`: attempt by job uuid."""
     states = Counter(job.state for job in jobs)
     counted = {
         "jobs": (batch.jobs, len(jobs)),
@@ -181,7 +181,7 @@ def _audit_completion(job: Job, run_attempt: int | None) -> Iterator[str]:
 
 
 def audit_contents(contents: PoolContents) -> Iterator[str]:
-    """Compare slots, leases, jobs on slots, gangs and the outbox with each other."""
+    """Check slots, leases, jobs on slots, gangs, tasks and the outbox against each other."""
     slots = {slot.name: slot for slot in contents.slots}
     yield from audit_gangs(contents.processors, contents.gangs, contents.processes)
     yield from _audit_places(contents, slots)
@@ -191,7 +191,7 @@ def audit_contents(contents: PoolContents) -> Iterator[str]:
 
 
 def _audit_places(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator[str]:
-    """Look whether everything is in a shard that there is, and jobs are where their slots are."""
+    """Check that everything is in an existing shard, and that jobs are on the host and shard of their slot."""
     shards = {shard.name for shard in contents.shards}
     hosts = {host.name: host.shard for host in contents.hosts}
     for host in contents.hosts:
@@ -209,7 +209,7 @@ def _audit_places(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator
 
 
 def _audit_leases(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator[str]:
-    """Compare what the pool holds with what it needs: the slots that have its jobs, and no others."""
+    """Check that the pool holds leases on the slots that have its jobs, and on no others."""
     held = Counter(lease.slot for lease in contents.leases)
     for name, count in held.items():
         if count > 1:
@@ -228,26 +228,26 @@ def _audit_leases(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator
 
 
 def _audit_placed_on_others(contents: PoolContents) -> Iterator[str]:
-    """Report jobs placed on a slot that the pool does not hold; a job that was there before is leaving."""
+    """Report jobs placed on a slot after someone else got its lease; jobs that were placed earlier are leaving."""
     foreign = {lease.slot: lease for lease in contents.leases if lease.kind is not LeaseKind.POOL}
     since = {slot: lease.granted_at for slot, lease in foreign.items()}
     for job in contents.active_jobs:
         if job.slot in foreign and foreign[job.slot].holder == job.batch_uuid:
-            continue  # it is a share of the task that has the slot
+            continue  # a share of the task that holds the slot
         placed_at = max((entry.at for entry in job.history if entry.event in ("Planned", "Moved")), default=0.0)
         if job.slot in since and placed_at > since[job.slot]:
             yield f"job {job.uuid}: is placed on slot {job.slot}, on which the pool has no lease"
 
 
 def _audit_outbox(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator[str]:
-    """Look whether commands are numbered in their order, and no later than their slot or processor and shard count."""
+    """Check that commands are numbered in order, and not beyond the numbers of their slot or processor and shard."""
     processors = {processor.name: processor for processor in contents.processors}
     epochs = {shard.name: shard.epoch for shard in contents.shards}
     last = Counter[str]()
     for command in contents.commands:
         if command.epoch > epochs.get(command.shard, 0):
             yield f"command {command.id}: epoch {command.epoch} of shard {command.shard} has not started yet"
-        if not command.slot:  # it is for the host itself
+        if not command.slot:  # a command for the host itself
             continue
         slot = slots.get(command.slot) or processors.get(command.slot)
         if slot is None or not last[command.slot] < command.sequence <= slot.sequence:
@@ -256,7 +256,7 @@ def _audit_outbox(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator
 
 
 def audit_instances(leases: Iterable[Lease], slots: Iterable[Slot], catalogue: Catalogue) -> Iterator[str]:
-    """Report instances that run without an accelerator they hold: the card is gone or faulty, or the function is."""
+    """Report instances that cannot use a slot they hold because its card is gone or faulty, or its function is."""
     by_name = {slot.name: slot for slot in slots}
     for lease in leases:
         if not lease.of_instance:
@@ -274,7 +274,7 @@ def audit_instances(leases: Iterable[Lease], slots: Iterable[Slot], catalogue: C
 
 
 def audit_rest(contents: PoolContents, unfinished: Mapping[str, int]) -> Iterator[str]:
-    """Look for what an idle pool does not have; `unfinished` are counts of jobs that have not ended, by batch."""
+    """Report everything that an idle pool must not have; `unfinished` counts the jobs that have not ended by batch."""
     for batch, count in sorted(unfinished.items()):
         yield f"batch {batch}: {count} jobs have not ended"
     for job in contents.active_jobs:
@@ -292,5 +292,5 @@ def audit_rest(contents: PoolContents, unfinished: Mapping[str, int]) -> Iterato
 
 
 def unfinished(jobs: Sequence[Job]) -> int:
-    """Return how many jobs have not ended."""
+    """Return the number of jobs that have not ended."""
     return sum(job.state in ACTIVE_JOBS or job.state is JobState.PENDING for job in jobs)

@@ -1,4 +1,4 @@
-"""Cards: to act on one is to act on each of its slots, all of which are in the shard of their host; and instances."""
+"""Cards and instances. An action on a card acts on each of its slots, all of which are in the shard of their host."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -20,7 +20,7 @@ _OUT = (SlotState.FAULTED, SlotState.DRAINED)
 
 
 def cards(tx: Transaction, page: Page) -> list[Card]:
-    """Return a page of the cards, by name; InvalidInput if its marker is not in the whole list."""
+    """Return a page of the cards, ordered by name. Raises InvalidInput if the marker is not in the whole list."""
     if unknown := page.where.keys() - set(_FIELDS):
         raise InvalidInput(f"where: a card has no field {min(unknown)!r}")
     hosts = {host.name: host for host in tx.hosts()}
@@ -40,7 +40,7 @@ def cards(tx: Transaction, page: Page) -> list[Card]:
 
 
 def slot_detail(tx: Transaction, slot: Slot) -> SlotDetail:
-    """Return a slot with what holds it."""
+    """Return a slot with its current holder."""
     lease = next(iter(tx.leases(slots=[slot.name])), None)
     if lease is None:
         return SlotDetail(slot=slot)
@@ -58,7 +58,7 @@ def slot_detail(tx: Transaction, slot: Slot) -> SlotDetail:
 
 
 def leases_of_instance(tx: Transaction, uuid: str, project_id: str | None) -> list[Lease]:
-    """Return what an instance of this project (None: of any) holds, by slot; NotFound if that is nothing."""
+    """Return the leases of an instance of a project (None = any), by slot. Raises NotFound if there are none."""
     held = (lease for lease in tx.leases(holders=[uuid]) if lease.of_instance)
     leases = [lease for lease in held if project_id in (None, lease.project_id)]
     if not leases:
@@ -77,7 +77,7 @@ def instance_detail(tx: Transaction, uuid: str, project_id: str | None) -> Insta
 
 
 def slots_of_card(tx: Transaction, uuid: str) -> list[Slot]:
-    """Return the slots of a card, by name; NotFound if there is none."""
+    """Return the slots of a card, ordered by name. Raises NotFound if the card does not exist."""
     names = {(slot.host, slot.card): card_name(slot) for slot in tx.slots()}
     place = next((place for place, name in names.items() if card_uuid(name) == uuid), None)
     if place is None:
@@ -86,7 +86,7 @@ def slots_of_card(tx: Transaction, uuid: str) -> list[Slot]:
 
 
 def card_detail(tx: Transaction, uuid: str) -> Card:
-    """Return a card with its slots, and with what uses them."""
+    """Return a card with its slots and their users."""
     slots = slots_of_card(tx, uuid)
     return _card(slots, tx.host(slots[0].host), users_of(tx, [slot.name for slot in slots]))
 
@@ -97,12 +97,12 @@ def drain_card(tx: Transaction, uuid: str, reason: str, now_s: float, seen: Seen
 
 
 def resume_card(tx: Transaction, uuid: str, now_s: float, seen: Seen = None) -> Card:
-    """Give all slots of a card back to the pool."""
+    """Return all slots of a card to service."""
     return _change(tx, uuid, seen, lambda slot: resume_slot(tx, slot.name, now_s))
 
 
 def retire_card(tx: Transaction, uuid: str, now_s: float, seen: Seen = None) -> tuple[Card, list[str]]:
-    """Drain the slots of a card that is to be removed; return it, and what is in the way of that."""
+    """Drain the slots of a card that is to be removed; return the card, and the obstacles to its removal."""
     slots = slots_of_card(tx, uuid)
     names = [slot.name for slot in slots]
     card = _change(tx, uuid, seen, lambda slot: retire_slots(tx, [slot], now_s))
@@ -133,18 +133,18 @@ def _card(slots: Sequence[Slot], host: Host, users: Iterable[str] = ()) -> Card:
     )
 
 
-# ---- Hardware that leaves
+# ---- Removal of hardware
 
 
 def retire_slots(tx: Transaction, slots: Iterable[Slot], now_s: float) -> None:
-    """Drain slots that are to be removed, as far as their agents report them."""
+    """Drain those of the slots to be removed that their agents still report."""
     for slot in slots:
         if _is_reported(slot) and not slot.drain_requested:
             drain_slot(tx, slot.name, "removed by the operator", now_s)
 
 
 def users_of(tx: Transaction, names: Collection[str]) -> list[str]:
-    """Return who holds these slots, and where jobs are besides, for people."""
+    """Return human-readable descriptions of the leases on these slots, and of the other slots that have jobs."""
     leases = tx.leases(slots=names)
     found = [
         f"slot {lease.slot} is held by {lease.kind} {lease.holder} of project {lease.project_id}" for lease in leases
@@ -154,7 +154,7 @@ def users_of(tx: Transaction, names: Collection[str]) -> list[str]:
 
 
 def obstacles(tx: Transaction, names: Collection[str]) -> list[str]:
-    """Return why these slots cannot be removed now: holders, jobs, or an agent that still has them."""
+    """Return the reasons why these slots cannot be removed now: holders, jobs, or an agent that still reports them."""
     if users := users_of(tx, names):
         return users
     slots = [tx.slot(name) for name in names]

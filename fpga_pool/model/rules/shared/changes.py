@@ -1,4 +1,4 @@
-"""Changes of one object with their consequences: commands, leases, counts of its batch, the state of its task."""
+"""Changes of one object and their consequences: commands, leases, the counts of its batch, the state of its task."""
 
 import math
 import uuid
@@ -48,8 +48,8 @@ from fpga_pool.model.transaction import Transaction
 def change_job(tx: Transaction, job: Job, event: object, now_s: float, *, settle: bool = True) -> Job:
     """Apply `event` to a job: command its agent, count it in its batch when it ends, free its slot when it leaves.
 
-    Without `settle` the caller sees to the slot (`settle_slots`), once for all jobs that leave it.  The task whose
-    share the job is follows it, and so do the jobs of a pipeline that depend on it: others may have changed as well.
+    Without `settle` the caller must call `settle_slots`, once for all jobs that leave the slot.  If the job is a share
+    of a task or a job of a pipeline, the other shares or the dependent jobs may change as well.
     """
     changed = _change_one(tx, job, event, now_s, settle=settle)
     left = job.state not in ENDED_JOBS and changed.state not in ACTIVE_JOBS
@@ -93,7 +93,7 @@ def send(tx: Transaction, slot_name: str, action: Action) -> None:
 
 
 def send_to(tx: Transaction, place: Slot | Processor, action: Action) -> None:
-    """Send an action to the agent of a place, as the place's next command."""
+    """Send an action to the agent of a slot or processor, as the next command for it."""
     sequence = place.sequence + 1
     tx.save(values.changed(place, sequence=sequence))
     tx.send(
@@ -113,7 +113,7 @@ def send_to(tx: Transaction, place: Slot | Processor, action: Action) -> None:
 
 
 def grant_pool_leases(tx: Transaction, slots: Iterable[str], now_s: float) -> None:
-    """Make sure that the shard holds these slots for its jobs; the pool's leases are revocable."""
+    """Grant the shard a revocable lease, for its jobs, on each of the slots that has no lease."""
     wanted = dict.fromkeys(slots)
     held = {lease.slot for lease in tx.leases(slots=wanted)}
     holder = tx.shard.name
@@ -130,9 +130,9 @@ def new_lease(
     project_id: str = "",
     function: str = "",
 ) -> Lease:
-    """Return the next lease of a slot, to be added; its epoch is counted in the slot.
+    """Return the next lease of a slot, for the caller to add, and count its epoch in the slot.
 
-    Those of the pool and of its tasks are revocable: a virtual machine may claim the slot.
+    Leases of the pool and of its tasks are revocable: a virtual machine may claim the slot.
     """
     slot = tx.slot(slot_name)
     epoch = slot.lease_epoch + 1
@@ -152,13 +152,13 @@ def new_lease(
 
 
 def end_lease(tx: Transaction, lease: Lease, now_s: float) -> None:
-    """Take a slot from its holder."""
+    """Release a lease: its holder loses the slot."""
     released, _ = LEASE.transition(lease, LeaseReleased(), now_s)
     tx.save(released)
 
 
 def settle_slots(tx: Transaction, slots: Collection[str], now_s: float) -> None:
-    """Release the pool's leases of slots without jobs, and complete drains that waited for the last user."""
+    """Release the pool's leases on slots without jobs, and complete drains that waited for the last user to leave."""
     occupied = tx.occupied(slots)
     empty = [slot for slot in slots if slot not in occupied]
     held = {lease.slot: lease for lease in tx.leases(slots=empty)}
@@ -180,7 +180,7 @@ def _settle_slot(tx: Transaction, slot_name: str, held: Lease | None, now_s: flo
 
 
 def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slot:
-    """Apply `event` to a slot; the jobs of a slot that fails are displaced, and the lease of an instance is broken."""
+    """Apply `event` to a slot; if the slot fails, displace its jobs and mark the lease of its instance as broken."""
     changed, _ = SLOT.transition(slot, event, now_s)
     tx.save(changed)
     if changed.reconfigurations > slot.reconfigurations:
@@ -195,7 +195,7 @@ def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slo
 
 
 def _charge_load(tx: Transaction, slot: Slot, now_s: float) -> None:
-    """Charge the load that begins in a slot to the project that it is for; one ahead of demand is for none."""
+    """Charge the load that begins in a slot to the project that needs it; a load ahead of demand is not charged."""
     lease = next((lease for lease in tx.leases(slots=[slot.name]) if lease.of_instance), None)
     holder = lease or _loaded_for(slot, tx.active_jobs(slot=slot.name))
     if holder is not None:
@@ -203,20 +203,20 @@ def _charge_load(tx: Transaction, slot: Slot, now_s: float) -> None:
 
 
 def _loaded_for(slot: Slot, jobs: Iterable[Job]) -> Job | None:
-    """Return which of the jobs of a slot that loads it does so for, by the rule of `core.dispatch`; None = for none."""
+    """Return the job for which a slot loads its function, by the rule of `core.dispatch`; None = ahead of demand."""
     needing = [job for job in jobs if job.function == slot.function]
     return min(needing, key=lambda job: (job.state is not JobState.STAGED, job.order), default=None)
 
 
 def _usability(slot: Slot) -> tuple[bool, bool, str]:
-    """Return what its holder notices of a slot: whether it has failed, whether it can be used, and the function."""
+    """Return the facts that matter to the holder of a slot: whether it failed, whether it is usable, its function."""
     return slot.state is SlotState.FAULTED, slot.state in (SlotState.READY, SlotState.BUSY), slot.function
 
 
 def _follow_with_lease(tx: Transaction, before: Slot, slot: Slot, now_s: float) -> None:
-    """Break the lease of an instance whose slot fails or loses its function; restore it when the function is back."""
+    """Mark an instance's lease as broken if its slot fails or loses its function, as restored when that is back."""
     failed, usable, function = _usability(slot)
-    if not (failed or usable or before.function):  # it was empty, and is not loaded yet: nothing is lost or back
+    if not (failed or usable or before.function):  # the slot was empty and is not loaded yet: nothing lost or restored
         return
     lease = next((lease for lease in tx.leases(slots=[slot.name]) if lease.of_instance), None)
     if lease is None:
@@ -236,7 +236,7 @@ def _follow_with_lease(tx: Transaction, before: Slot, slot: Slot, now_s: float) 
 
 
 def change_task(tx: Transaction, task: Task, event: object, now_s: float) -> Task:
-    """Apply `event` to a task; return it as it is stored."""
+    """Apply `event` to a task; return the stored task."""
     changed, _ = TASK.transition(task, event, now_s)
     tx.save(changed)
     return tx.task(task.uuid)
@@ -245,8 +245,8 @@ def change_task(tx: Transaction, task: Task, event: object, now_s: float) -> Tas
 def settle_task(tx: Transaction, uuid: str, now_s: float) -> None:
     """Update the state of a task from its shares.
 
-    When one of them has no place any more, the others leave theirs too, and all slots are given back: all of them or
-    none.  When one has failed or is cancelled, the others are cancelled.  When all have ended, the task has.
+    A task has all its slots or none: if one share has lost its place, the others leave theirs, and all slots are
+    released.  If a share has failed or is cancelled, the others are cancelled.  The task ends when all shares have.
     """
     task = tx.task(uuid)
     if task.state in ENDED_TASKS:
@@ -266,13 +266,13 @@ def settle_task(tx: Transaction, uuid: str, now_s: float) -> None:
 
 
 def displace_task(tx: Transaction, uuid: str, reason: str, now_s: float) -> None:
-    """Take all slots from a task; what is complete of it is kept, the rest waits for as many slots again, or ends."""
+    """Take all slots from a task; complete shares are kept, the others wait for new slots, or end."""
     _stop_task(tx, uuid, reason, now_s)
     settle_task(tx, uuid, now_s)
 
 
 def _stop_task(tx: Transaction, uuid: str, reason: str, now_s: float, counted: float = math.inf) -> None:
-    """Take all slots from a task; where the share that was lost has only `counted` attempts, the others are excused."""
+    """Take all slots from a task; the attempt is not counted for shares with more than `counted` attempts."""
     for share in tx.batch_jobs(uuid):
         if share.state in ACTIVE_JOBS:
             excused = share.counted_attempts > counted
@@ -291,7 +291,7 @@ def _how_it_ended(shares: Collection[Job]) -> object:
 
 
 def _give_back_slots(tx: Transaction, uuid: str, now_s: float) -> None:
-    """End the leases of a task; where jobs of the pool still are, the pool holds the slot again."""
+    """End the leases of a task; slots that still have jobs of the pool are leased to the pool again."""
     held = tx.leases(holders=[uuid])
     for lease in held:
         end_lease(tx, lease, now_s)
@@ -304,7 +304,7 @@ def _give_back_slots(tx: Transaction, uuid: str, now_s: float) -> None:
 
 
 def _settle_pipeline(tx: Transaction, ended: Job, now_s: float) -> None:
-    """Let the end of a job follow the edges: jobs without input are skipped, results without readers are released."""
+    """Propagate the end of a job along the edges: skip jobs without input, and release results without readers."""
     gone = {ended.uuid}
     for skip, reason in skipped(tx.batch_jobs(ended.batch_uuid)):
         _change_one(tx, tx.job(skip), Skipped(reason=reason), now_s, settle=False)
@@ -314,11 +314,11 @@ def _settle_pipeline(tx: Transaction, ended: Job, now_s: float) -> None:
             send(tx, job.slot, ReleaseJob(job=job.uuid))
 
 
-# ---- Slots that jobs have to leave
+# ---- Displacement of jobs from slots
 
 
 def _displace_from_fault(tx: Transaction, slot: Slot, reason: str, now_s: float) -> None:
-    """Take all jobs off a slot that fails in this state; an attempt costs it those alone that it had begun with."""
+    """Take all jobs off a slot that has failed in this state; the attempt counts only for jobs it had begun with."""
     jobs = tx.active_jobs(slot=slot.name)
     begun = [job for job in jobs if job.state is JobState.RUNNING]
     if slot.state is SlotState.LOADING:
@@ -333,7 +333,7 @@ def _displace_from_fault(tx: Transaction, slot: Slot, reason: str, now_s: float)
 
 def _displace(tx: Transaction, jobs: Iterable[Job], displaced: Displaced, now_s: float) -> None:
     for job in jobs:
-        if tx.job(job.uuid) == job:  # it has not followed another share of its task
+        if tx.job(job.uuid) == job:  # not changed together with another share of its task
             change_job(tx, job, displaced, now_s, settle=False)
 
 
@@ -344,7 +344,7 @@ def displace_jobs(tx: Transaction, slot_name: str, reason: str, now_s: float) ->
 
 
 def drain_slot(tx: Transaction, name: str, reason: str, now_s: float, seen: Seen = None) -> Slot:
-    """Take a slot out of service: the running job ends there, the others are planned elsewhere."""
+    """Take a slot out of service: its running job may end there, the others are planned elsewhere."""
     require_seen(tx.slot(name), seen)
     change_slot(tx, tx.slot(name), DrainRequested(reason=reason or "drained by the operator"), now_s)
     waiting = [job for job in tx.active_jobs(slot=name) if job.state is not JobState.RUNNING]
@@ -354,6 +354,6 @@ def drain_slot(tx: Transaction, name: str, reason: str, now_s: float, seen: Seen
 
 
 def resume_slot(tx: Transaction, name: str, now_s: float, seen: Seen = None) -> Slot:
-    """Give a slot back to the pool."""
+    """Return a drained slot to service."""
     require_seen(tx.slot(name), seen)
     return change_slot(tx, tx.slot(name), ResumeRequested(), now_s)

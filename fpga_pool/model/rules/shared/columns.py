@@ -1,8 +1,8 @@
 """The pool's hosts and slots as columns: a snapshot, deltas that update it, and the slots grouped by provider.
 
-A scheduler of instances looks at every slot for each request, so it needs arrays rather than objects.  Texts are kept
-once, as words; a column holds the number of a row's word.  Rows are known by their names; numbers of words mean nothing
-outside the value they are in.
+A scheduler of instances inspects every slot for each request, so it needs arrays rather than objects.  Each distinct
+string is stored once, as a word; columns hold the numbers of words.  Rows are identified by their names. The number of
+a word has no meaning outside the object that contains it.
 """
 
 import base64
@@ -21,26 +21,26 @@ from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.flavor import provider_uuid
 from fpga_pool.model.objects.pool import SlotState
 
-#: Columns whose values are words, and columns of plain numbers.  A slot is `place` (card/region) on its host; `lease`
-#: is the kind of the lease in force on it ("" = none), `holder` what holds it; `links` is a word of
+#: Columns whose values are words, and columns of plain numbers.  `place` is the slot's card/region on its host; `lease`
+#: is the kind of the lease in force on it ("" = none), `holder` the holder of the lease; `links` is encoded as in
 #: `model.objects.links`. `changed_in` is the generation of the shard in which the row changed last.
 HOST_WORDS, HOST_NUMBERS = ("name", "shard", "availability_zone"), ("alive", "changed_in")
 SLOT_WORDS = ("host", "shard", "place", "card", "board", "kind", "links", "state", "function", "lease", "holder")
 SLOT_NUMBERS = ("revocable", "drain_requested", "changed_in")
-#: The columns that together name a row.
+#: The columns that together identify a row.
 HOST_KEY, SLOT_KEY = ("name",), ("host", "place")
 
-#: Version of the form on the wire.
+#: Version of the wire format.
 FORMAT = 1
-#: Numbers on the wire are little-endian and as short as the largest of their column allows.
+#: Numbers on the wire are little-endian, in the smallest type that can hold the largest number of their column.
 _WIRE_TYPES = {name: np.dtype(f"<{name}") for name in ("u1", "u2", "u4", "i8")}
-#: Rows of one column that are read, beyond every pool: few bytes on the wire can be very many of them.
+#: Maximum number of rows read per column, larger than any pool: a few compressed bytes can encode very many rows.
 MAX_ROWS = 2**20
-#: Strings of changed rows are kept until there are this many per row.
+#: Unused words are dropped once there are more than this many words per row.
 _WORDS_PER_ROW = 4
 
 Columns = Mapping[str, Ints]
-#: By host: bits that the pool has planned to send there and that have not arrived, and its ingress, bits per second.
+#: By host: bits that are planned to be sent to it and have not arrived, and its ingress limit in bits per second.
 Ingress = Mapping[str, tuple[float, float]]
 Bools = NDArray[np.bool_]
 
@@ -49,16 +49,16 @@ Bools = NDArray[np.bool_]
 class PoolColumns:
     """Hosts and slots of the pool at one moment: all of them, or those that changed after an earlier one."""
 
-    #: Generation of each shard at that moment: who asks for what changed after it passes this.
+    #: Generation of each shard at that moment. A client passes it to request the changes since then.
     seen: Mapping[str, int]
-    #: Texts by number.
+    #: Strings by number.
     words: tuple[str, ...]
     #: (H,) int64 each, and (S,) int64 each, in the order of the rows' names.
     hosts: Columns
     slots: Columns
-    #: How many hosts and slots the pool had at that moment; None = not counted.
+    #: Number of hosts and slots of the pool at that moment; None = not counted.
     size: tuple[int, int] | None
-    #: All of it, not changes; hosts that are missing have none. None = not asked for.
+    #: Always complete, also with changes; hosts without planned ingress are omitted. None = not requested.
     ingress: Ingress | None = None
 
     @classmethod
@@ -70,7 +70,7 @@ class PoolColumns:
         size: tuple[int, int] | None,
         ingress: Ingress | None = None,
     ) -> "PoolColumns":
-        """Make columns of rows: the values of HOST_WORDS + HOST_NUMBERS, and of SLOT_WORDS + SLOT_NUMBERS."""
+        """Make columns from rows of HOST_WORDS + HOST_NUMBERS and of SLOT_WORDS + SLOT_NUMBERS, in this order."""
         numbers: dict[str, int] = {}
         made_hosts = _columns(hosts, HOST_WORDS, HOST_NUMBERS, numbers)
         made_slots = _columns(slots, SLOT_WORDS, SLOT_NUMBERS, numbers)
@@ -86,29 +86,29 @@ class PoolColumns:
 
     @property
     def rows(self) -> tuple[int, int]:
-        """How many hosts and slots these are."""
+        """Number of hosts and slots in these columns."""
         return len(self.hosts["name"]), len(self.slots["host"])
 
     @property
     def whole(self) -> bool:
-        """Whether these are all hosts and slots."""
+        """Whether these are all hosts and slots of the pool."""
         return self.rows == self.size
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
-        """Number of each word; one that is in no row may be missing."""
+        """Number of each word; words that no row uses may be missing."""
         return {word: number for number, word in enumerate(self.words)}
 
     @cached_property
     def slot_host(self) -> Ints:
-        """(S,) row of each slot's host; of a whole snapshot."""
+        """(S,) row of each slot's host; only defined for a whole snapshot."""
         rows = np.full(len(self.words), -1, dtype=np.int64)
         rows[self.hosts["name"]] = np.arange(len(self.hosts["name"]))
         return ints(rows[self.slots["host"]])
 
     @cached_property
     def in_service(self) -> Bools:
-        """(S,) whether new work can be assigned to the slot, regardless of leases; of a whole snapshot."""
+        """(S,) whether the slot can get new work, regardless of leases; only defined for a whole snapshot."""
         faulted, drained = (self.numbers.get(state, -1) for state in (SlotState.FAULTED, SlotState.DRAINED))
         state = self.slots["state"]
         usable = (state != faulted) & (state != drained) & (self.slots["drain_requested"] == 0)
@@ -120,7 +120,7 @@ class PoolColumns:
         return f"{self.words[self.slots['host'][row]]}/{self.words[self.slots['place'][row]]}"
 
     def changed_after(self, seen: Mapping[str, int]) -> "PoolColumns":
-        """Return what changed after `seen`; everything if that is not a moment before this one."""
+        """Return the rows that changed after `seen`; all rows if `seen` is not an earlier moment of the same pool."""
         seen_in = np.full(len(self.words), -1, dtype=np.int64)
         for shard, generation in already_sent(seen, self.seen).items():
             if shard in self.numbers:
@@ -130,9 +130,10 @@ class PoolColumns:
         return _compacted(replace(self, hosts=hosts, slots=slots))
 
     def merged(self, delta: "PoolColumns") -> "PoolColumns":
-        """Return the snapshot of the delta's moment, from this one of an earlier moment.
+        """Return the snapshot of the delta's moment, made by applying the delta to this earlier snapshot.
 
-        Raises Conflict if the delta does not lead there, because it is of another pool or something was removed.
+        Raises Conflict if the result does not have the size of the pool, because the delta is of another pool or rows
+        were removed.
         """
         if delta.whole:
             return delta
@@ -148,11 +149,11 @@ class PoolColumns:
         merged = replace(delta, words=words, hosts=hosts, slots=slots, size=size, ingress=ingress)
         if len(words) > _WORDS_PER_ROW * sum(size):
             return _compacted(merged)
-        merged.__dict__["numbers"] = numbers  # as if it had been asked for: to number all words again takes longer
+        merged.__dict__["numbers"] = numbers  # fill the cached property: numbering all words again would be slow
         return merged
 
     def _with_numbers_for(self, words: Sequence[str]) -> Mapping[str, int]:
-        """Return the numbers of words, with further ones for those that are new here."""
+        """Return the numbers of this snapshot's words, extended by numbers for those of `words` that are new."""
         new = [word for word in words if word not in self.numbers]
         if not new:
             return self.numbers
@@ -172,7 +173,7 @@ class PoolColumns:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "PoolColumns":
-        """Return the object that `to_plain` has encoded; InvalidInput if it is malformed."""
+        """Return the object that `to_plain` has encoded. Raises InvalidInput if it is malformed."""
         if plain.get("format") != FORMAT:
             raise InvalidInput(f"format: expected {FORMAT}, found {plain.get('format')!r}")
         try:
@@ -190,12 +191,12 @@ class PoolColumns:
 
 
 def already_sent(seen: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the generations that a client which has seen these already has; none if they are of another database."""
+    """Return the generations that a client has already seen; empty if they are from another database."""
     return seen if all(seen[shard] <= now.get(shard, -1) for shard in seen) else {}
 
 
 def _compacted(pool: PoolColumns) -> PoolColumns:
-    """Return the same with only the words that are used."""
+    """Return the same columns with only the words that are in use."""
     columns = [pool.hosts[name] for name in HOST_WORDS] + [pool.slots[name] for name in SLOT_WORDS]
     used = np.unique(np.concatenate(columns))
     renumbered = np.zeros(len(pool.words), dtype=np.int64)
@@ -211,7 +212,7 @@ def _compacted(pool: PoolColumns) -> PoolColumns:
 def _columns(
     rows: Sequence[Sequence[Any]], words: Sequence[str], plain: Sequence[str], numbers: dict[str, int]
 ) -> Columns:
-    """Return the columns of rows; `numbers` learns the words that are new."""
+    """Return the columns of rows; new words are added to `numbers`."""
     columns = list(zip(*rows, strict=True)) or [()] * (len(words) + len(plain))
     texts = [[numbers.setdefault(word, len(numbers)) for word in column] for column in columns[: len(words)]]
     values = [*texts, *columns[len(words) :]]
@@ -233,7 +234,7 @@ def _sorted(columns: Columns, key: Sequence[str], words: Sequence[str]) -> Colum
 
 
 def _keys(columns: Columns, key: Sequence[str]) -> Ints:
-    """Return one number per row: those of the words of its key, which are below 2**31, side by side."""
+    """Return one number per row, made by concatenating the word numbers of its key, each of which is below 2**31."""
     keys = columns[key[0]]
     for name in key[1:]:
         keys = (keys << 32) | columns[name]
@@ -241,11 +242,11 @@ def _keys(columns: Columns, key: Sequence[str]) -> Ints:
 
 
 def _merged(old: Columns, new: Columns, key: Sequence[str], words: Sequence[str]) -> Columns:
-    """Return the old rows, with the new ones in the place of those that have the same key, or beside them."""
+    """Return the old rows, of which new rows replace those with the same key; the other new rows are added."""
     old_keys, new_keys = _keys(old, key), _keys(new, key)
     if not len(new_keys):
         return old
-    # The new ones are sorted, not the old: they are few.
+    # Sort the new rows, not the old ones, because they are few.
     order = np.argsort(new_keys)
     places = order[np.minimum(np.searchsorted(new_keys, old_keys, sorter=order), len(order) - 1)]
     rows = np.flatnonzero(new_keys[places] == old_keys)
@@ -258,7 +259,7 @@ def _merged(old: Columns, new: Columns, key: Sequence[str], words: Sequence[str]
 
 
 def _replaced(column: Ints, rows: Ints, values: Ints) -> Ints:
-    """Return a column with other values in some rows: itself where they are the same, for to copy it takes longest."""
+    """Return a column with other values in some rows, or the column itself, uncopied for speed, if nothing changes."""
     if (column[rows] == values).all():
         return column
     changed = column.copy()
@@ -269,7 +270,7 @@ def _replaced(column: Ints, rows: Ints, values: Ints) -> Ints:
 def _to_text(column: Ints) -> list[str]:
     largest = int(column.max(initial=0))
     name = next(name for name, wire in _WIRE_TYPES.items() if largest <= np.iinfo(wire).max)
-    # Most columns repeat one value or a pattern: the fastest level leaves a tenth of them.
+    # Most columns repeat a value or a pattern: the fastest level compresses them to a tenth.
     packed = zlib.compress(column.astype(_WIRE_TYPES[name]).tobytes(), zlib.Z_BEST_SPEED)
     return [name, base64.b64encode(packed).decode("ascii")]
 
@@ -311,10 +312,10 @@ def _read_ingress(plain: Mapping[str, Sequence[float]]) -> Ingress:
 
 @dataclass(frozen=True, eq=False)
 class Providers:
-    """The pool's slots by their providers in Placement, in the order of host, card and kind."""
+    """The pool's slots grouped by their providers in Placement, which are ordered by host, card and kind."""
 
     pool: PoolColumns
-    #: (S,) provider of each slot, and (P,) a slot of each provider.
+    #: (S,) provider of each slot, and (P,) one slot of each provider.
     of_slot: Ints
     slot: Ints
     uuids: tuple[str, ...]
@@ -323,10 +324,10 @@ class Providers:
 
     @classmethod
     def of(cls, pool: PoolColumns, before: "Providers | None" = None) -> "Providers":
-        """Return those of a snapshot; of one with the same slots as `before` almost nothing is computed again."""
+        """Return the providers of a snapshot; if it has the same slots as `before`, their results are reused."""
         if before is not None and _same_slots(before.pool, pool):
             same = cls(pool, before.of_slot, before.slot, before.uuids, before.rows)
-            for name in ("card", "of_host", "hosts"):  # as if they had been asked for
+            for name in ("card", "of_host", "hosts"):  # take over the cached properties
                 if name in before.__dict__:
                     same.__dict__[name] = before.__dict__[name]
             return same
@@ -346,7 +347,7 @@ class Providers:
 
     @cached_property
     def of_host(self) -> Mapping[str, range]:
-        """Rows of the providers of each host that has some."""
+        """Rows of the providers of each host that has providers."""
         host = self.pool.slot_host[self.slot]
         hosts, begin = np.unique(host, return_index=True)
         end = np.append(begin, len(host))[1:]
@@ -358,11 +359,11 @@ class Providers:
 
     @cached_property
     def hosts(self) -> "WithinHosts":
-        """Where slots are within their hosts."""
+        """Numbers of the slots' cards and providers within their hosts."""
         pool = self.pool
         names = [pool.words[word] for word in pool.hosts["name"].tolist()]
         numbers = np.arange(len(names))
-        # Slots are in the order of their hosts, and so are providers and the cards that are numbered here.
+        # Slots, providers and the cards numbered here are all in the order of their hosts.
         card = np.unique(pool.slot_host * (len(pool.words) + 1) + pool.slots["card"], return_inverse=True)[1]
         host_of_card = np.zeros(card.max(initial=-1) + 1, dtype=np.int64)
         host_of_card[card] = pool.slot_host
@@ -380,16 +381,16 @@ class Providers:
 class WithinHosts:
     """Cards and providers, numbered from 0 on each host."""
 
-    #: Row of each host by its name, and by that the row of its provider 0.
+    #: Row of each host by its name, and (H,) the row of each host's provider 0.
     rows: Mapping[str, int]
     first_provider: Sequence[int]
-    #: (S,) of each slot.
+    #: (S,) card and provider of each slot, numbered within its host.
     card: Ints
     provider: Ints
 
 
 def _same_slots(before: PoolColumns, now: PoolColumns) -> bool:
-    """Return whether two snapshots have the same slots in the same rows, under the same numbers of words."""
+    """Return whether two snapshots have the same slots in the same rows, with the same word numbers."""
     if before.words != now.words[: len(before.words)] or not np.array_equal(before.hosts["name"], now.hosts["name"]):
         return False
     return all(np.array_equal(before.slots[name], now.slots[name]) for name in ("host", "place", "card", "kind"))

@@ -1,4 +1,4 @@
-"""Designs of tenants: how they are stored, decided on and named by jobs, and what their withdrawal does."""
+"""Designs of tenants: their storage, approval and functions, and the consequences of their withdrawal."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable
@@ -26,19 +26,19 @@ from fpga_pool.model.rules.shared.changes import change_job, send
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import counted
 
-#: Why jobs end whose function is withdrawn.
+#: Error code of jobs whose function was withdrawn.
 WITHDRAWN = "fpga_pool.design_withdrawn"
 _DECISIONS = {"APPROVED": Approved, "REJECTED": Rejected, "REVOKED": Revoked}
-#: Of designs that may have been loaded.
+#: States of designs that may have been loaded.
 DECIDED = (DesignState.APPROVED, DesignState.REVOKED)
 
 
 def create_design(
     tx: Transaction, request: DesignRequest, catalogue: Catalogue, now_s: float, signer: str = "", *, approve: bool
 ) -> Design:
-    """Store a design that waits for a decision, or is approved; the bitstream itself is the caller's to store.
+    """Store a design, which waits for a decision unless `approve`; the caller stores the bitstream itself.
 
-    `signer` is the trusted one whose signature was found.  InvalidInput, or a subclass, names what is wrong with it.
+    `signer` is the trusted signer of the bitstream.  Raises InvalidInput, or a subclass, naming the invalid field.
     """
     manifest = DesignManifest(**{name: getattr(request, name) for name in DesignManifest.__struct_fields__})
     if manifest.simulates not in catalogue.functions:
@@ -75,7 +75,7 @@ def create_design(
 
 
 def visible_design(tx: Transaction, uuid: str, project_id: str | None) -> Design:
-    """Return a design of this project (None: of any), or a public one; others look as if they did not exist."""
+    """Return a design of the project (None = any), or a public one. Raises NotFound for all others."""
     design = tx.design(uuid)
     if project_id not in (None, design.project_id) and not design.public:
         raise NotFound(f"no design {uuid}")
@@ -83,9 +83,9 @@ def visible_design(tx: Transaction, uuid: str, project_id: str | None) -> Design
 
 
 def unused_design(tx: Transaction, uuid: str, project_id: str | None, jobs: Callable[[str], int], seen: Seen) -> Design:
-    """Return a design of this or (None) any project that may be removed; `jobs` counts those of a function.
+    """Return a design of the project (None = any) that may be removed; `jobs` counts the open jobs of a function.
 
-    Conflict while jobs of its function have not ended, or instances hold slots with it, whatever its state is.
+    Raises Conflict if jobs of its function have not ended, or instances hold slots with it, in any state of the design.
     """
     design = tx.design(uuid) if project_id is None else visible_design(tx, uuid, project_id)
     if project_id not in (None, design.project_id):
@@ -100,7 +100,7 @@ def unused_design(tx: Transaction, uuid: str, project_id: str | None, jobs: Call
 
 
 def change_design(tx: Transaction, uuid: str, change: DesignChange, now_s: float, seen: Seen = None) -> Design:
-    """Decide on a design; InvalidTransition if that is not possible in its state."""
+    """Decide on a design. Raises InvalidTransition if the decision is not possible in its state."""
     design = tx.design(uuid)
     require_seen(design, seen)
     events: list[object] = [] if change.state is None else [_DECISIONS[change.state](reason=change.reason)]
@@ -113,11 +113,11 @@ def change_design(tx: Transaction, uuid: str, change: DesignChange, now_s: float
     return tx.design(uuid)
 
 
-# ---- Their functions
+# ---- Functions of designs
 
 
 def extended(catalogue: Catalogue, designs: Iterable[Design | KnownDesign]) -> Catalogue:
-    """Return a catalogue with the functions of designs besides its own, as far as they fit its boards."""
+    """Return the catalogue extended by the functions of those designs that fit its boards."""
     functions: dict[str, Function] = {}
     for design in designs:
         try:
@@ -128,7 +128,7 @@ def extended(catalogue: Catalogue, designs: Iterable[Design | KnownDesign]) -> C
 
 
 def _with(catalogue: Catalogue, design: Design | KnownDesign) -> Function:
-    """Return the function of a design; InvalidCatalogue if it cannot stand in a catalogue."""
+    """Return the function of a design. Raises InvalidCatalogue if it cannot be added to the catalogue."""
     function = design_function(design.function, design.manifest)
     replace(catalogue, functions={**catalogue.functions, function.name: function})
     return function
@@ -140,10 +140,10 @@ def _with(catalogue: Catalogue, design: Design | KnownDesign) -> Function:
 def withdraw(
     tx: Transaction, jobs: Iterable[Job], approved: Collection[str], catalogue: Catalogue, now_s: float
 ) -> int:
-    """End jobs whose functions are not those of approved designs, unless they compute; overwrite what slots hold.
+    """End these jobs of withdrawn designs, unless they already compute, and overwrite such designs in slots.
 
-    A slot that is free gets a function of the catalogue in place of such a function.  Returns how many jobs were ended
-    and slots are to be overwritten.
+    Free slots that hold the function of a design that is not `approved` load one of the catalogue instead.  Returns
+    the number of jobs that were ended and slots that will be overwritten.
     """
     ended = [job for job in jobs if job.state in (JobState.PENDING, JobState.WAITING_INPUT, JobState.STAGED)]
     for job in ended:

@@ -1,4 +1,4 @@
-"""Decisions on work that is not stored: the cycle of its family, on a shard that is read as if it held the work."""
+"""Dry runs: the cycle of a family decides on work that is not stored, reading the shard as if it held the work."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -17,7 +17,7 @@ from fpga_pool.model.transaction import PendingBatch, Transaction
 ViewT = TypeVar("ViewT")
 WantedT = TypeVar("WantedT")
 
-#: Returns a transaction that reads a shard as it is supposed to be.
+#: Wraps a transaction so that it reads the shard as if it held the work of a dry run.
 Suppose = Callable[[Transaction], Transaction]
 
 
@@ -31,12 +31,12 @@ class _Supposed:
 
 
 def supposed(tx: Transaction, **answers: Callable[..., Any]) -> Transaction:
-    """Return a transaction with other answers of some of its methods."""
+    """Return a transaction whose methods named in `answers` are replaced."""
     return cast("Transaction", _Supposed(tx, answers))
 
 
 def pending_batch(batch: Batch, jobs: Sequence[Job]) -> PendingBatch:
-    """Return a batch, all jobs of which wait for a place, as transactions list it; `jobs` are those of a shard."""
+    """Return the entry of `Transaction.pending_batches` for a batch of which all `jobs`, of one shard, are pending."""
     return PendingBatch(
         created_at=batch.created_at,
         policy=batch.policy,
@@ -48,28 +48,28 @@ def pending_batch(batch: Batch, jobs: Sequence[Job]) -> PendingBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRunContext:
-    """What a dry run is made with."""
+    """The inputs of a dry run."""
 
-    #: Begins a transaction that reads a shard, given by its name; none is open while a policy decides.
+    #: Begins a transaction that reads the shard of the given name; none is open while a policy decides.
     reading: Callable[[str], AbstractContextManager[Transaction]]
-    #: As of the families of a shard.
+    #: The same arguments with which the families of a shard are created.
     catalogue: Catalogue
     settings: PoolSettings
     policies: PoolPolicies
-    #: The present, UTC seconds.
+    #: Current time, UTC seconds.
     now_s: float
-    #: Returns seconds since any fixed moment: how long a dry run has taken.
+    #: Returns seconds since any fixed moment; measures the duration of a dry run.
     timer: Callable[[], float]
     #: Random generator of the policies.
     rng: np.random.Generator
 
     def families(self) -> Families:
-        """Return families that remember nothing."""
+        """Return new families, without memory of earlier cycles."""
         return new_families(self.catalogue, self.settings, self.policies)
 
     @contextmanager
     def supposing(self, shard: str, suppose: Suppose) -> Iterator[Transaction]:
-        """Read a shard as it is supposed to be."""
+        """Begin a transaction that reads a shard through `suppose`."""
         with self.reading(shard) as tx:
             yield suppose(tx)
 
@@ -79,7 +79,7 @@ class DryRunContext:
         reading: Callable[[], AbstractContextManager[Transaction]],
         now_s: float | None = None,
     ) -> tuple[Look[ViewT], Decision[WantedT]] | None:
-        """Return what a family would decide, now or at another time, and on what; None = there is nothing to decide."""
+        """Return a family's snapshot and decision at `now_s` (None = now); None if there is nothing to decide."""
         at_s = self.now_s if now_s is None else now_s
         return Cycle(
             family,

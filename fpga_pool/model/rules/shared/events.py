@@ -1,4 +1,4 @@
-"""The events of an object, for readers of the object, and those of all objects, newest first."""
+"""Lists of events: those of one object, for its readers, and those of all objects, newest first."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,13 +26,13 @@ from fpga_pool.model.values import changed
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """An object of which nothing is stored but its parts."""
+    """An object that is not stored itself; only its parts are, with their histories."""
 
     history: tuple[HistoryEntry, ...]
 
 
 def of_parts(parts: Iterable[tuple[str, Iterable[HistoryEntry]]]) -> tuple[HistoryEntry, ...]:
-    """Return the events of the parts of an object, each named in the reason, numbered in the order of their times."""
+    """Return the events of the parts of an object in order of time, renumbered, with the part named in the reason."""
     events = sorted(((entry, name) for name, history in parts for entry in history), key=lambda one: one[0].at)
     return tuple(
         changed(entry, number=number, reason=f"{name}: {entry.reason}" if entry.reason else name)
@@ -41,16 +41,16 @@ def of_parts(parts: Iterable[tuple[str, Iterable[HistoryEntry]]]) -> tuple[Histo
 
 
 def _of_instance(tx: Transaction, uuid: str, project_id: str | None) -> tuple[HistoryEntry, ...]:
-    """Return the events of the leases that an instance has now."""
+    """Return the events of the current leases of an instance."""
     return of_parts((f"slot {lease.slot}", lease.history) for lease in leases_of_instance(tx, uuid, project_id))
 
 
 def _of_card(tx: Transaction, uuid: str) -> tuple[HistoryEntry, ...]:
-    """Return the events of the slots of a card: what is done on it is done on each of them."""
+    """Return the events of the slots of a card: actions on a card are recorded on each of its slots."""
     return of_parts((f"slot {slot.name}", slot.history) for slot in slots_of_card(tx, uuid))
 
 
-#: By noun, what reads an object of a project, or one of the pool.
+#: By noun, the function that reads an object for a project (None = any).
 _READERS: Mapping[str, Callable[[Transaction, str, str | None], Any]] = {
     "batch": owned_batch,
     "card": lambda tx, uuid, _: _Parts(_of_card(tx, uuid)),
@@ -66,9 +66,9 @@ _READERS: Mapping[str, Callable[[Transaction, str, str | None], Any]] = {
 
 
 def events_of(tx: Transaction, noun: str, name: str, project_id: str | None) -> tuple[HistoryEntry, ...]:
-    """Return what happened to an object, oldest first; `name` is a uuid, or that of a host or slot.
+    """Return the events of an object, oldest first; `name` is its uuid, or the name of a host or slot.
 
-    NotFound if it is of another project than this one; None = of any.
+    Raises InvalidInput for an unknown noun, NotFound if the object does not belong to the project (None = any).
     """
     if noun not in _READERS:
         raise InvalidInput(f"noun: expected one of {', '.join(_READERS)}, found {noun[:64]!r}")
@@ -78,28 +78,28 @@ def events_of(tx: Transaction, noun: str, name: str, project_id: str | None) -> 
 
 
 def _creation_of(batch: Batch) -> tuple[HistoryEntry, ...]:
-    """Return the first event of each job of a batch: that of the batch, where it is stored once for all of them."""
+    """Return the creation event of a batch as that of each of its jobs, for which it is not stored separately."""
     return tuple(changed(entry, after=str(JobState.PENDING)) for entry in batch.history if entry.event == CREATED)
 
 
-# ---- Of all objects
+# ---- Events of all objects
 
-#: By kind, the class of its objects.
+#: Class of the objects of each kind.
 CLASSES: Mapping[str, type] = {
     "batch": Batch, "design": Design, "gang": Gang, "host": Host, "job": Job, "pipeline": Batch, "slot": Slot,
     "task": Task,
 }  # fmt: skip
-#: How many objects one request looks at, beside those that were under way at the end of its page.
+#: Maximum number of objects read by one request, not counting those with events later than its marker.
 MOST_READ = 5000
 
-#: When, kind, key of the object, and number: the order of events.
+#: Sort key of an event: time, kind, key of the object, and number of the event.
 Position = tuple[float, str, str, int]
-#: After the kind of every object.
+#: Sorts after every kind.
 _LAST = "~"
 
 
 def classes_of(wanted: EventPage) -> list[type]:
-    """Return the classes of the objects that may have such events; InvalidInput names an unknown kind."""
+    """Return the classes of the objects that may have such events. Raises InvalidInput for an unknown kind."""
     if unknown := set(wanted.kind) - CLASSES.keys():
         raise InvalidInput(f"kind: expected one of {', '.join(CLASSES)}, found {min(unknown)[:20]!r}")
     found = dict.fromkeys(CLASSES[kind] for kind in wanted.kind or CLASSES)
@@ -111,15 +111,15 @@ def classes_of(wanted: EventPage) -> list[type]:
 
 
 def begin_before(wanted: EventPage) -> float:
-    """Return when the objects of a page were created at the latest."""
+    """Return the time before which all objects with events on a page must have been created."""
     moments = [wanted.until, _read(wanted.marker)[0] if wanted.marker else None]
     return min((at for at in moments if at is not None), default=float("inf"))
 
 
 def newest_events(streams: Iterable[Iterator[Any]], wanted: EventPage) -> PoolEvents:
-    """Return a page of events of the objects of all streams, each of which begins with the newest last event.
+    """Return a page of events; each stream yields its objects in decreasing order of their last event.
 
-    No object is read that cannot have one of them.
+    Reading stops at the first object that cannot have an event on the page.
     """
     before = _read(wanted.marker) if wanted.marker else None
     newest: list[tuple[Position, PoolEvent]] = []
@@ -129,7 +129,7 @@ def newest_events(streams: Iterable[Iterator[Any]], wanted: EventPage) -> PoolEv
         if len(newest) == wanted.limit and newest[0][0][0] > at:
             break
         read += before is None or at < before[0]
-        if read > MOST_READ:  # what is older than this is for the next page
+        if read > MOST_READ:  # leave older events to the next page
             kept = sorted((one for one in newest if one[0][0] > at), reverse=True)
             return PoolEvents(events=tuple(event for _, event in kept), next=_marker((at, _LAST, "", 0)))
         for position, event in _events_in(thing, wanted):
@@ -143,7 +143,7 @@ def newest_events(streams: Iterable[Iterator[Any]], wanted: EventPage) -> PoolEv
 
 
 def _events_in(thing: Any, wanted: EventPage) -> Iterator[tuple[Position, PoolEvent]]:
-    """Yield the events of an object that fit, without regard to the marker."""
+    """Yield the events of an object that match the request, regardless of the marker."""
     kind = next(kind for kind, cls in CLASSES.items() if cls is type(thing))
     if isinstance(thing, Batch) and thing.policy == PIPELINE_POLICY:
         kind = "pipeline"
@@ -152,7 +152,7 @@ def _events_in(thing: Any, wanted: EventPage) -> Iterator[tuple[Position, PoolEv
     uuid = getattr(thing, "uuid", "")
     host = thing.name if isinstance(thing, Host) else getattr(thing, "host", "")
     for entry in thing.history:
-        at = datetime.fromtimestamp(entry.at, UTC).timestamp()  # as it is shown
+        at = datetime.fromtimestamp(entry.at, UTC).timestamp()  # rounded as in answers
         if (wanted.since is not None and at < wanted.since) or (wanted.until is not None and at >= wanted.until):
             continue
         if not wanted.event or entry.event in wanted.event:

@@ -1,4 +1,4 @@
-"""The families of work of a shard, each with the policies that decide for it."""
+"""The families of work of a shard, and the policies that decide for each of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,21 +25,21 @@ AnyFamily = Family[Any, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicies:
-    """Which policy decides on what."""
+    """The policies of each family of work."""
 
     #: Returns a batch policy by its name.
     batches: Callable[[str], BatchPolicy]
-    #: Name of the policy of batches that ask for none.
+    #: Name of the policy of batches that do not name one.
     default_batch: str
     online: OnlineRule
     gangs: GangPolicy
     tasks: TaskPolicy
     pipelines: EarliestHost = field(default_factory=EarliestHost)
-    #: Returns what is known of how functions slow each other down on a card; None = nothing.
+    #: Returns the model of how functions slow each other down on a card; None = there is no model.
     slowdown: Callable[[], SlowdownModel | None] = lambda: None
 
     def check_groups(self, request: BatchRequest) -> None:
-        """Raise InvalidInput if jobs are in several groups, but the policy of their batch serves all alike."""
+        """Raise InvalidInput if jobs are in several groups, but the policy of their batch does not use groups."""
         policy = request.policy or self.default_batch
         several = len({job.group for job in request.jobs}) > 1
         if several and (self.online.is_online(policy) or isinstance(self.batches(policy), Proving)):
@@ -50,7 +50,7 @@ class PoolPolicies:
 
 
 class Families(NamedTuple):
-    """What is planned on one shard; each family remembers something between cycles, so a shard has its own."""
+    """The families of one shard; they have state that lasts from cycle to cycle, so each shard has separate ones."""
 
     batches: BatchFamily
     online: OnlineFamily
@@ -60,7 +60,7 @@ class Families(NamedTuple):
 
 
 def new_families(catalogue: Catalogue, settings: PoolSettings, policies: PoolPolicies) -> Families:
-    """Return the families of a shard."""
+    """Return new families for a shard."""
 
     def is_planned(name: str) -> bool:
         return name not in (TASK_POLICY, PIPELINE_POLICY) and not policies.online.is_online(name)

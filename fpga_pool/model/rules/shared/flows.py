@@ -1,4 +1,4 @@
-"""Flows of inputs: a requester's host holds the stream of each job to its planned rates."""
+"""Flows of inputs: the requester's host limits the input stream of each job to its planned rates."""
 
 import uuid
 from dataclasses import replace
@@ -12,16 +12,16 @@ from fpga_pool.model.transaction import Transaction
 
 
 def can_shape(tx: Transaction, job: Job) -> bool:
-    """Return whether the requester's host can limit the stream of a job to its planned rates."""
+    """Return whether the stream of a job has planned rates, and the requester's host can limit it to them."""
     remote = job.requester != job.host and job.input_bytes > SMALL_INPUT_BYTES and bool(job.transfer)
     return remote and can_hold(tx, job)
 
 
 def shape_flow(tx: Transaction, job: Job, source: str) -> None:
-    """Make the requester's host limit a stream to its planned rates, which the responder has seen from this source.
+    """Make the requester's host limit the stream that the responder has seen from `source` to its planned rates.
 
-    A connection has one job: another one that was seen from there before has lost its own.  Servers have sources of
-    their own, because networks of tenants may overlap.
+    A connection carries the input of one job. A job seen from the same source earlier has lost its connection, so its
+    flow is released.  The sources of servers are told apart by requester, because tenant networks may overlap.
     """
     if job.flow == source:
         return
@@ -36,7 +36,7 @@ def shape_flow(tx: Transaction, job: Job, source: str) -> None:
 
 
 def hold_flow(tx: Transaction, job: Job) -> None:
-    """Have the requester's host hold the stream of a job to its plan."""
+    """Command the requester's host to limit the stream of a job to its plan."""
     responder = tx.host(job.host)
     source_address, _, source_port = job.flow.rpartition(":")
     dispatched_at = job.dispatched_at or job.created_at
@@ -55,15 +55,15 @@ def hold_flow(tx: Transaction, job: Job) -> None:
 
 
 def release_flow(tx: Transaction, job: Job) -> None:
-    """Have the requester's host forget the stream of a job."""
+    """Command the requester's host to forget the stream of a job."""
     release = ReleaseFlow(job=job.uuid, attempt=job.attempt)
     _send_to_sender(tx, job, f"release {job.generation}", release)
 
 
 def _send_to_sender(tx: Transaction, job: Job, what: str, action: ShapeFlow | ReleaseFlow) -> None:
-    """Send an action on a job's flow, under a deterministic id: each is sent with a change of its job.
+    """Send a command about a job's flow; its id is deterministic, because each command goes with a change of the job.
 
-    None is sent of a server that has ended: what held its flows has ended with its taps.
+    Nothing is sent if the requester is a server that has ended: the limits of its flows ended with its taps.
     """
     host = sending_host(tx, job)
     if not host:

@@ -1,7 +1,7 @@
-"""Desired and observed state compared, by one loop, with a reason for each repair.
+"""Reconciliation of desired and observed state, with a reason for each repair.
 
-The database owns desired state, the agents own observed state.  Every heartbeat carries the whole observed state of
-its host; every tick looks for hosts that are silent and jobs that will not get on.
+The database owns the desired state, the agents own the observed state.  Every heartbeat carries the whole observed
+state of its host. Every tick looks for silent hosts and for jobs that make no progress.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
-#: States in the history of a host, which has no others.
+#: The two states in the history of a host.
 _UP, _LOST = "UP", "LOST"
 #: Reason of a faulted slot that its agent no longer reports.
 CARD_GONE = "its card has disappeared"
@@ -56,13 +56,13 @@ class Repair:
 def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
     """Store the observed state of a host, and reconcile differences from the desired state.
 
-    Where there is none nothing is stored: that the host lives is for the caller to note.
+    If nothing differs, nothing is stored: the caller records that the host is alive.
 
     Raises
     ------
     StaleEpoch If the host has executed commands of a later owner of the shard.
-    HostTaken If another agent that is not lost reports for the host.
-    LateMessage If a later heartbeat of this agent was stored before.
+    HostTaken If the host is represented by another agent, which is not lost.
+    LateMessage If a later heartbeat of this agent has already been stored.
     InvalidInput If it names a slot or processor that cannot belong to the host, or invalid links.
 
     """
@@ -86,10 +86,10 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
             tx.add(_new_slot(heartbeat.host, tx.shard.name, observed, now_s))
             repairs.append(Repair(observed.slot, "newly discovered"))
         else:
-            # Read again: a task that lost another slot has left this one as well, and its agent was notified.
+            # Read the slot again: a task that lost another slot has left this one too, with a command to its agent.
             repairs += _compare_slot(tx, tx.slot(observed.slot), observed, heartbeat, now_s)
         obeyed = heartbeat.unreported == 0 and observed.sequence >= tx.slot(observed.slot).sequence
-        # Of a host that is back no command is under way: they were dropped when it was lost.
+        # No command to a host that has returned is under way: they were dropped when it was lost.
         settled = returned or obeyed
         if kept := compare_hold(tx, observed, held.get(observed.slot), now_s, new=new, settled=settled):
             repairs.append(Repair(observed.slot, kept))
@@ -100,7 +100,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
             change_slot(tx, slot, gone, now_s)
             repairs.append(Repair(slot.name, gone.reason))
     if returned:
-        # Its commands were dropped and its jobs taken away when it was lost: what it holds is measured by that.
+        # When the host was lost, its commands were dropped and its jobs displaced. Release what it still holds of them.
         slots = {observed.slot for observed in heartbeat.slots}
         held_jobs = [held for held in heartbeat.jobs if held.slot in slots]
         repairs += _release_strays(tx, heartbeat.host, held_jobs, returned=True)
@@ -109,14 +109,14 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     for slot in behind:
         if tx.slot(slot.name).sequence == slot.sequence:
             send(tx, slot.name, NO_EFFECT)
-            repairs.append(Repair(slot.name, "has missed commands, which are over"))
+            repairs.append(Repair(slot.name, "missed commands that will not be delivered any more"))
     return repairs
 
 
 def _missed(tx: Transaction, heartbeat: Heartbeat, *, returned: bool) -> list[Slot]:
-    """Return slots whose last commands were dropped, or refused as there was no such slot: none is under way.
+    """Return the slots whose last commands were dropped, or refused while the slot did not exist.
 
-    Until it has executed another one such a slot would look as if it had yet to execute these.
+    None of these commands is under way. Until such a slot executes another command it seems to have outstanding ones.
     """
     slots = {slot.name: slot for slot in tx.slots(heartbeat.host)}
     return [
@@ -129,12 +129,12 @@ def _missed(tx: Transaction, heartbeat: Heartbeat, *, returned: bool) -> list[Sl
 
 
 def note_progress(tx: Transaction, observed: Iterable[ObservedJob], at: float) -> None:
-    """Note the progress of inputs that do not move as planned; `at` is the observer's time."""
+    """Record the progress of inputs that do not move as planned; `at` is the time of the observation."""
     reported = {job.job: job for job in observed if job.moved_bytes is not None}
     for job in tx.jobs(sorted(reported)) if reported else ():
         seen = reported[job.uuid]
         current = job.state is JobState.WAITING_INPUT and (job.attempt, job.slot) == (seen.attempt, seen.slot)
-        # What was seen before the present plan began says nothing about it.
+        # Ignore observations made before the current plan began.
         if current and at > (job.dispatched_at or 0.0):
             tx.save(replace(job, moved_bytes=seen.moved_bytes, moved_at=at))
 
@@ -184,7 +184,7 @@ def _facts(observed: ObservedSlot) -> dict[str, Any]:
 
 
 def require_later(heartbeat: Heartbeat, boot: int, beat: int) -> None:
-    """Raise LateMessage unless a heartbeat was made after another one of the same agent."""
+    """Raise LateMessage unless a heartbeat is later than the given start and beat of the same agent."""
     if (heartbeat.boot, heartbeat.beat) <= (boot, beat):
         raise LateMessage(
             f"host {heartbeat.host}: heartbeat {heartbeat.beat} of start {heartbeat.boot} arrived after heartbeat "
@@ -193,7 +193,7 @@ def require_later(heartbeat: Heartbeat, boot: int, beat: int) -> None:
 
 
 def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
-    """Store the reported host, unless all that is new is that it lives; return whether it was lost and is back now."""
+    """Store the reported host if more than its last heartbeat has changed; return whether it was lost before."""
     lives: dict[str, Any] = {"beat": heartbeat.beat, "heard_at": now_s}
     facts: dict[str, Any] = {
         "egress_bps": heartbeat.egress_bps,
@@ -219,7 +219,7 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
     if heartbeat.agent_id != host.agent_id:
         if host.alive:
             require_agent(host, heartbeat.agent_id)
-        facts["reported"] = 0  # a new agent counts from the beginning
+        facts["reported"] = 0  # a new agent numbers its reports from the beginning
     else:
         require_later(heartbeat, host.boot, host.beat)
     if not host.alive:
@@ -241,7 +241,7 @@ def _new_slot(host: str, shard: str, observed: ObservedSlot, now_s: float) -> Sl
         function=observed.function,
         job=observed.job,
         reason=observed.reason,
-        # An agent that outlived its database goes on counting, or it would take new commands for old ones.
+        # If the database was lost, continue the agent's numbering: it would take lower numbers for old commands.
         sequence=observed.sequence,
         history=created(now_s, observed.state),
     )
@@ -265,7 +265,7 @@ def _as_report(observed: ObservedSlot, at: float) -> SlotChanged:
 
 
 def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
-    """Reconcile jobs on slots that have executed every command sent to them so far."""
+    """Reconcile the jobs on slots that have executed all commands sent to them."""
     settled = {observed.slot for observed in heartbeat.slots if observed.sequence >= tx.slot(observed.slot).sequence}
     known = {observed.job: observed for observed in heartbeat.jobs}
     repairs = []
@@ -273,14 +273,14 @@ def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[R
         job = tx.job(listed.uuid)
         if job != listed:
             known.pop(job.uuid, None)
-            continue  # it has followed another share of its task, whose agent does not know it
+            continue  # changed together with another share of its task, which was unknown to its agent
         if job.slot not in settled:
             known.pop(job.uuid, None)
             continue
         observed = known.pop(job.uuid, None)
         if observed is not None and observed.attempt == job.attempt:
             if observed.moved_bytes is None and job.moved_bytes is not None:
-                tx.save(replace(job, moved_bytes=None, moved_at=None))  # as planned again
+                tx.save(replace(job, moved_bytes=None, moved_at=None))  # its input moves as planned again
             continue
         repairs.append(_mend_unknown_job(tx, job, heartbeat.at, now_s))
     return repairs + _release_strays(
@@ -291,8 +291,8 @@ def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[R
 def _release_strays(tx: Transaction, host: str, held: Iterable[ObservedJob], *, returned: bool = False) -> list[Repair]:
     """Command a host to release jobs that no longer belong to it.
 
-    The input of a job without a place is kept for a retry. Not so for a host that has `returned`: its agent was not
-    notified that the job was displaced, and would run it.
+    The input of a pending job is kept for a retry, except on a host that has `returned`: its agent was not notified
+    that the job was displaced, and would run it.
     """
     repairs = []
     for observed in held:
@@ -313,7 +313,7 @@ def _mend_unknown_job(tx: Transaction, job: Job, at: float, now_s: float) -> Rep
 
 
 def _is_current(tx: Transaction, uuid: str, attempt: int, host: str, *, pending: bool) -> bool:
-    """Return whether an agent is right to hold this attempt of a job; with `pending` its input for a retry, too."""
+    """Return whether an agent should hold this attempt of a job; with `pending`, also the input of a pending job."""
     try:
         job = tx.job(uuid)
     except NotFound:
@@ -327,18 +327,18 @@ def tick(
 ) -> list[Repair]:
     """Apply all timeouts: silent hosts, jobs planned too often, inputs that never arrived.
 
-    Hosts that were `excluded`, whose keys an operator has revoked, are lost at once.
+    The `excluded` hosts, whose keys an operator has revoked, are lost at once.
 
-    Batches that wait for others follow these.  Tasks follow their shares.
-    `silent_s` is the time since the last heartbeat of a host by the receiver's clock: clocks of different machines are
-    never compared.
+    Batches that wait for others are updated (`settle_dependencies`), and gangs that must end are given up.
+    `silent_s` is the time since the last heartbeat of each host by the receiver's clock: clocks of different machines
+    are never compared.
     """
     gone = {name: f"no heartbeat for {s:.1f} s" for name, s in silent_s.items() if s > settings.host_timeout_s}
     gone |= dict.fromkeys(excluded, "its key was revoked")
     repairs = [_lose_host(tx, host, reason, now_s) for name, reason in gone.items() if (host := tx.host(name)).alive]
     for job in tx.exhausted_jobs(settings.max_attempts):
         if tx.job(job.uuid) != job:
-            continue  # it has followed another share of its task
+            continue  # changed together with another share of its task
         reason = f"given up after {job.counted_attempts} attempts; last: {job.reason}"
         change_job(tx, job, GaveUp(code="fpga_pool.too_many_attempts", reason=reason), now_s)
         repairs.append(Repair(job.uuid, reason))

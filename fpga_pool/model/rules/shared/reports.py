@@ -28,17 +28,17 @@ from fpga_pool.model.values import changed
 def apply_reports(
     tx: Transaction, host: str, agent_id: str, numbered: Sequence[tuple[int, Report]], now_s: float
 ) -> list[str]:
-    """Apply what the agent of `host` reports, each under its number; return why each void report is void, for the log.
+    """Apply the numbered reports of the agent of `host`; return the reason of each ignored report, for the log.
 
-    A report is void when it was applied before, is about something that is over (an attempt that was displaced
-    meanwhile, a job that ended) or not the host's own.  Nothing is lost by that: the pool has decided otherwise since.
+    A report is ignored if it was applied before, concerns an attempt or job that has ended (such as an attempt that was
+    displaced meanwhile), or is about another host.  This loses nothing: the pool has made other decisions since.
 
     Raises
     ------
     HostTaken
         If another agent represents the host.
     NotFound
-        If the host is not known yet: its next heartbeat comes first.
+        If the host is not known yet: its first heartbeat must come before its reports.
 
     """
     publisher = tx.host(host)
@@ -49,7 +49,7 @@ def apply_reports(
     void = [f"{len(numbered) - len(fresh)} applied before"] if len(fresh) < len(numbered) else []
     jobs = tx.jobs({report.job for report in fresh if not isinstance(report, SlotChanged | ProcessReport)})
     if len({job.slot for job in jobs}) > 1:
-        tx.slots(host)  # all at once; one by one they are known then
+        tx.slots(host)  # read all slots in one query; later reads of single slots need none
     over = {report.job for report in fresh if isinstance(report, ResultDelivered)}
     tx.take_batches({job.batch_uuid for job in jobs if job.uuid in over})
     for report in fresh:
@@ -62,19 +62,19 @@ def apply_reports(
 
 
 def makes_work(report: Report) -> bool:
-    """Return whether jobs may need a place, or an agent a command, after this report."""
+    """Return whether, after this report, jobs may need a place or an agent may need a command."""
     if isinstance(report, SlotChanged):
         return report.state in (SlotState.EMPTY, SlotState.FAULTED)
     return isinstance(report, FlowSeen | JobFailed | JobEvicted | JobReleased | ProcessReport)
 
 
 def frees_place(report: Report) -> bool:
-    """Return whether a slot or a CPU may have nothing to do after this report."""
+    """Return whether a slot or a CPU may be idle after this report."""
     return isinstance(report, JobFinished) or (isinstance(report, SlotChanged) and report.state is SlotState.READY)
 
 
 def _apply(tx: Transaction, host: str, report: Report, now_s: float) -> str:
-    """Apply a report; return why it is void, if it is."""
+    """Apply a report; return the reason if it is ignored, else ""."""
     if isinstance(report, SlotChanged):
         return _apply_slot_report(tx, host, report, now_s)
     if isinstance(report, ProcessReport):
@@ -83,7 +83,7 @@ def _apply(tx: Transaction, host: str, report: Report, now_s: float) -> str:
 
 
 def _by_now(report: Report, now_s: float) -> Report:
-    """Return a report without times after now: a host whose clock is wrong makes no history of the future."""
+    """Return the report with times in the future set to now, in case the clock of its host is wrong."""
     times = {name: getattr(report, name, None) for name in ("at", "transfer_began_at", "staged_at", "started_at")}
     ahead = {name: now_s for name, at in times.items() if at is not None and at > now_s}
     return changed(report, **ahead) if ahead else report
@@ -94,7 +94,7 @@ def _has_left(before: Job, now: Job) -> bool:
 
 
 def require_agent(host: Host, agent_id: str) -> None:
-    """Refuse callers other than the agent of the host."""
+    """Raise HostTaken unless the caller is the agent that represents the host."""
     if agent_id != host.agent_id:
         raise HostTaken(
             f"host {host.name}: another agent reports for it; if two hosts have this name, rename one ([agent] host); "

@@ -1,4 +1,4 @@
-"""Limits and times used by the rules; set from configuration, experiment files and tests."""
+"""Limits and times used by the rules. They are set by the configuration, experiment files and tests."""
 
 from dataclasses import dataclass, field, fields
 
@@ -13,34 +13,34 @@ class PoolSettings:
     max_batch_jobs: int = 10_000
     #: Largest input of one job.
     max_input_bytes: int = 1 << 40
-    #: How often a job is planned before it is given up.
+    #: Number of counted attempts after which a job is given up.
     max_attempts: int = 10
-    #: A host without a heartbeat for longer is lost, and its jobs are planned elsewhere.
+    #: A host without a heartbeat for longer than this is lost, and its jobs are planned elsewhere.
     host_timeout_s: float = 10.0
-    #: How long past its planned transfer a job may wait for its input before it is given up.
+    #: A job is given up if its input is still incomplete so long after the planned end of its transfer.
     input_timeout_s: float = 3600.0
-    #: Time between the commit of a plan and its time 0, in which agents and clients learn of it.
+    #: Time between the commit of a plan and its time 0, during which it is delivered to agents and clients.
     dispatch_lead_s: float = 0.25
-    #: What begins within this time stays as it was planned when the rest is planned again.
+    #: Jobs that begin within this time keep their plan when the others are planned again.
     replan_horizon_s: float = 1.0
-    #: What is later than planned by more has the rest planned again.
+    #: A job that is late by more than this causes the jobs that have not begun to be planned again.
     replan_late_s: float = 1.0
-    #: Batches are planned so that their results are back early, and results are sent at planned rates; otherwise their
-    #: way back is taken to be free.
+    #: Plan batches so that their results are returned early, and send the results at planned rates. Otherwise, plans
+    #: ignore the time to return results.
     plan_results: bool = False
-    #: How long an online job waits for a slot before it may go to a CPU; 0 = as long as it would compute on a slot.
+    #: How long an online job waits for a slot before it may run on a CPU; 0 = its computation time on a slot.
     online_patience_s: float = 0.0
-    #: Share of a shard's slots that online jobs of one project may have at a time.
+    #: Share of a shard's slots that online jobs of one project may occupy at a time.
     tenant_share: float = 1.0
-    #: Slots without work load what online jobs are expected to ask for.
+    #: Load the functions that online jobs are expected to need into slots without work.
     load_ahead: bool = True
-    #: How long a virtual machine's claim waits for work that cannot be taken off a slot.
+    #: A virtual machine can claim a slot if the jobs that cannot be evicted are expected to leave it within this time.
     claim_patience_s: float = 5.0
-    #: Slots of each card and kind that no virtual machine gets: they stay the pool's.
+    #: Number of slots of each card and kind that are reserved for the pool and never given to virtual machines.
     floor_slots: int = 0
-    #: What a migration of a gang is expected to take (two-tier paper, section 2.3.2).
+    #: Expected duration of a migration of a gang (two-tier paper, section 2.3.2).
     gang_migration_s: float = 20.0
-    #: How long a task waits for its slots before they are kept for it.
+    #: How long a task waits for its slots before slots are reserved for it.
     task_patience_s: float = 30.0
     #: How the pool is divided.
     shards: ShardRule = field(default_factory=ShardRule)

@@ -1,7 +1,7 @@
-"""Shards of the pool: the one that a host belongs to, and the one that runs a job.
+"""Assignment of hosts and jobs to the shards of the pool.
 
-A large pool is divided into sub-systems that are planned independently of each other (makespan paper, section 5.8).  A
-host stays in the shard in which it was first heard; a job stays in the one it was admitted to.
+A large pool is divided into shards that are planned independently of each other (makespan paper, section 5.8).  A host
+stays in the shard it was assigned to by its first heartbeat. A job stays in the shard it was admitted to.
 """
 
 from collections import Counter, defaultdict
@@ -12,7 +12,7 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects.pool import DEFAULT_SHARD, Host, Slot
 from fpga_pool.model.transaction import Transaction
 
-#: What `ShardRule.by` can be.
+#: Values of `ShardRule.by`.
 BY_NUMBER, BY_ZONE = "number", "availability_zone"
 
 
@@ -22,7 +22,7 @@ class ShardRule:
 
     by: str = BY_NUMBER
     number: int = 1
-    #: Divide a batch among all shards, rather than plan it in one.
+    #: Divide each batch among all shards, instead of planning it in one.
     split_batches: bool = False
 
     def __post_init__(self) -> None:
@@ -32,7 +32,7 @@ class ShardRule:
             raise ValueError(f"shards: expected at least 1, found {self.number}")
 
     def names(self) -> tuple[str, ...]:
-        """Return the shards that exist before the first heartbeat of any host."""
+        """Return the names of the shards that exist before the first heartbeat of any host."""
         if self.by == BY_ZONE:
             return ()
         if self.number == 1:
@@ -40,7 +40,7 @@ class ShardRule:
         return tuple(f"shard-{number}" for number in range(1, self.number + 1))
 
     def shard_for(self, availability_zone: str, hosts: Mapping[str, int]) -> str:
-        """Return the shard of a new host: that of its zone, or the one with the fewest `hosts`, counted by shard."""
+        """Return the shard for a new host: its zone, or the shard with the fewest `hosts` (their numbers by shard)."""
         if self.by == BY_ZONE:
             return availability_zone or DEFAULT_SHARD
         return min(self.names(), key=lambda name: hosts.get(name, 0))
@@ -48,18 +48,18 @@ class ShardRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one shard can do, for the division of a batch."""
+    """The capacity and load of one shard, used to assign the jobs of a batch to shards."""
 
-    #: Slots that can hold each function.
+    #: Number of slots that can hold each function.
     slots: Mapping[str, int]
     ingress_bps: float
-    #: Jobs that wait or run there already, per slot.
+    #: Pending and active jobs of the shard, per slot.
     backlog: float
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one job asks for."""
+    """The demand of one job."""
 
     function: str
     seconds: float
@@ -67,14 +67,14 @@ class Work:
 
 
 def open_jobs(tx: Transaction, slots: Sequence[Slot]) -> dict[str, int]:
-    """Return how many jobs of each shard have not ended; nothing where these slots leave no choice between shards."""
+    """Return the number of pending or active jobs of each shard; empty if all `slots` are in one shard."""
     return tx.jobs_by_shard() if len({slot.shard for slot in slots}) > 1 else {}
 
 
 def parts(
     catalogue: Catalogue, slots: Sequence[Slot], hosts: Sequence[Host], jobs: Mapping[str, int]
 ) -> dict[str, Part]:
-    """Return the shards that have slots; `jobs` counts those pending or active in each."""
+    """Return the capacity and load of each shard that has slots; `jobs` are its numbers of pending or active jobs."""
     of_shard: dict[str, list[Slot]] = defaultdict(list)
     for slot in slots:
         of_shard[slot.shard].append(slot)
@@ -104,9 +104,9 @@ def _capacities(catalogue: Catalogue, slots: Iterable[Slot]) -> dict[str, int]:
 def assign(work: Sequence[Work], parts: Mapping[str, Part], *, split: bool) -> list[str]:
     """Return the shard of each job.
 
-    Undivided, a batch goes to the shard with the least backlog that can hold all its functions; where there is none,
-    each function's jobs go where they can.  Divided, the largest jobs choose first, and each goes where the fuller of
-    the shard's two bottlenecks, computing and ingress, ends up least full.
+    Without `split`, all jobs go to the shard with the least backlog among those that can hold all functions. If there
+    is no such shard, the shard is chosen for each function separately.  With `split`, jobs are assigned in decreasing
+    order of size, each to the shard where the larger of the resulting computation and ingress times is smallest.
     """
     if not split:
         whole = _least_busy({item.function for item in work}, parts)

@@ -1,4 +1,4 @@
-"""Tasks as they come in, and as their tenants want them no more."""
+"""Admission and cancellation of tasks."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ from fpga_pool.model.values import counted, shared
 def create_task(
     tx: Transaction, request: TaskRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> Task:
-    """Store a task that waits, and its shares.
+    """Store a new task and its shares.
 
     Raises
     ------
     InvalidInput
-        (or a subclass) naming what would be right: also if no host has enough slots with these links.
+        (or a subclass) If the request is invalid, or no host has enough slots with these links; says what is expected.
     DuplicateId
-        If the task or a share of it exists already.
+        If the task or one of its shares exists already.
 
     """
     task, batch, shares = admit_task(tx, request, catalogue, settings, now_s)
@@ -44,9 +44,9 @@ def create_task(
 def admit_task(
     tx: Transaction, request: TaskRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> tuple[Task, Batch, list[Job]]:
-    """Return a task as `create_task` stores it with the batch of its shares; InvalidInput as there.
+    """Return a task, the batch of its shares and the shares as `create_task` stores them; raises InvalidInput likewise.
 
-    It belongs to the emptiest shard that could hold it.
+    The task belongs to the shard with the fewest jobs per slot of those that could hold it.
     """
     count = len(request.shares)
     if not 1 <= count <= MOST_SLOTS:
@@ -84,7 +84,7 @@ def _check_shapes(shapes: Sequence[TaskShape], shares: int) -> None:
 
 
 def _shard_for(request: TaskRequest, slots: Sequence[Slot], catalogue: Catalogue, jobs: dict[str, int]) -> str:
-    """Return the shard with the fewest jobs for each slot, of those where a host has such slots, in service or not."""
+    """Return the shard with the fewest jobs per slot, of those where a host has such slots, in service or not."""
     counts, topology = sorted(shape.slots for shape in request.shapes) or [len(request.shares)], request.topology
     candidates = slots_by_host(slots, request.function, catalogue)
     able = {on_host.shard for on_host in candidates if any(holds(on_host, topology, count) for count in counts)}
@@ -99,12 +99,12 @@ def _shard_for(request: TaskRequest, slots: Sequence[Slot], catalogue: Catalogue
 
 
 def owned_task(tx: Transaction, uuid: str, project_id: str | None) -> Task:
-    """Return a task of this project (`owned`)."""
+    """Return a task if it belongs to the project (see `owned`)."""
     return owned(tx.task(uuid), project_id, "task")
 
 
 def cancel_task(tx: Transaction, uuid: str, project_id: str | None, now_s: float, seen: Seen = None) -> Task:
-    """Have a task end; it is CANCELLED when nothing of it is left.  InvalidTransition where it has ended."""
+    """Cancel a task; it is CANCELLED once all its shares have ended. Raises InvalidTransition if it has ended."""
     task = owned_task(tx, uuid, project_id)
     require_seen(task, seen)
     if task.cancel_requested and task.state not in ENDED_TASKS:

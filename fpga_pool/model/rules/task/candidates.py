@@ -1,8 +1,8 @@
-"""Slots that a task could have: by host with their links, and as the enclosures of the lattice paper.
+"""Slots that a task could get: grouped by host with their links, and as the enclosures of the lattice paper.
 
-An enclosure is a line, a ring or fully linked, and its members are single slots.  A card with several slots in a line
-or ring of cards is unrolled: its slots follow each other.  So a path may be missed (a ring within one card of several),
-but none is invented; a task that finds no place in an enclosure is placed otherwise (`family.choose`).
+An enclosure is a line, a ring or fully linked, and its members are single slots.  In a line or ring of cards with
+several slots each, the slots of a card follow each other.  This may miss a path (such as a ring within one of several
+cards), but never yields one that does not exist. A task without a place in an enclosure is placed by `family.choose`.
 """
 
 from bisect import bisect_left
@@ -23,7 +23,7 @@ from fpga_pool.model.objects.pool import CPU, Slot, SlotState
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.instance.linking import SlotCandidate, choose_candidates, largest_linked
 
-#: What has to be done before a slot computes: nothing, a load, a load in place of what others may want again.
+#: Costs of preparing a slot: none, a load into an empty slot, a load that replaces a function others may need again.
 _LOADED, _EMPTY, _REPLACED = 0.0, 1.0, 2.0
 
 
@@ -32,17 +32,17 @@ _LOADED, _EMPTY, _REPLACED = 0.0, 1.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class HostSlots:
-    """Slots of one host that a function fits in."""
+    """Slots of one host that a function fits."""
 
     host: str
     shard: str
-    #: (S,) slots, and the same as candidates that paths are searched on.
+    #: (S,) the slots, and the same slots as candidates for the search of linked paths.
     slots: tuple[Slot, ...]
     candidates: tuple[SlotCandidate, ...]
 
 
 def slots_by_host(slots: Iterable[Slot], function: str, catalogue: Catalogue) -> list[HostSlots]:
-    """Return the slots of each host that has some, by name."""
+    """Return the slots that a function fits, for each host that has any, ordered by host name."""
     boards = catalogue.functions[function].fpga_time
     of_host: defaultdict[str, list[Slot]] = defaultdict(list)
     for slot in slots:
@@ -65,9 +65,9 @@ def _candidate(slot: Slot, function: str) -> SlotCandidate:
 def choose_slots(
     on_host: HostSlots, topology: Topology, count: int, takeable: Collection[str]
 ) -> tuple[str, ...] | None:
-    """Return this many available slots by name, with the requested links, in the order of their path; None = none.
+    """Return the names of `count` takeable slots with the requested links, in path order; None = there are none.
 
-    Those that hold the function come first, and of others those that leave most of the rest connected.
+    Slots that hold the function are preferred, then slots that leave most of the other slots connected.
     """
     there = [index for index, slot in enumerate(on_host.slots) if slot.name in takeable]
     if len(there) < count:
@@ -86,14 +86,14 @@ def largest(on_host: HostSlots, topology: Topology, below: int) -> int:
     return largest_linked(on_host.candidates, Links[topology.name], below)
 
 
-#: In how many seconds slots are free, and which.
+#: Seconds until the slots are free, and the names of the slots.
 Found = tuple[float, tuple[str, ...]]
 
 
 def earliest_slots(on_host: HostSlots, topology: Topology, count: int, ready_s: Mapping[str, float]) -> Found | None:
-    """Return when this many slots of a host with the requested links are free first, and which; None = never.
+    """Return when `count` slots of a host with the requested links are first free, and which; None = never.
 
-    `ready_s` says in how many seconds each slot is expected to be free; others are not considered.
+    `ready_s` has the seconds until each slot is expected to be free; slots without an entry are not considered.
     """
     known = {slot.name: ready_s[slot.name] for slot in on_host.slots if slot.name in ready_s}
     moments = sorted(set(known.values()))
@@ -101,17 +101,16 @@ def earliest_slots(on_host: HostSlots, topology: Topology, count: int, ready_s: 
     def by(moment: float) -> tuple[str, ...] | None:
         return choose_slots(on_host, topology, count, {name for name, at in known.items() if at <= moment})
 
-    # With every moment there are more slots to choose from, so what is possible once stays possible.
+    # Later moments have more free slots, so a choice that is possible once stays possible.
     first = bisect_left(moments, True, key=lambda moment: by(moment) is not None)
     slots = by(moments[first]) if first < len(moments) else None
     return None if slots is None else (moments[first], slots)
 
 
 class EarliestStart:
-    """Which slots are free soonest, while one task after the other takes some.
+    """Finds the slots that are free soonest, while one task after the other takes slots.
 
-    What was found for a host holds until some of its slots are taken: so each is searched once for all tasks that ask
-    for the same.
+    Results are cached for each host until some of its slots are taken, so that equal requests are searched once.
     """
 
     def __init__(self, candidates: Mapping[str, Collection[HostSlots]], ready_s: Mapping[str, float]) -> None:
@@ -120,7 +119,7 @@ class EarliestStart:
         self._found: defaultdict[str, dict[tuple[str, Topology, int], Found | None]] = defaultdict(dict)
 
     def find(self, function: str, topology: Topology, count: int) -> Found | None:
-        """Return when this many slots for a function are free first, and these slots; ties go to the first host."""
+        """Return when `count` linked slots for a function are first free, and which; ties go to the first host."""
         best: Found | None = None
         for on_host in self._candidates[function]:
             known = self._found[on_host.host]
@@ -133,7 +132,7 @@ class EarliestStart:
         return best
 
     def take(self, slots: Collection[str], until_s: float) -> None:
-        """Have slots be free at a later time."""
+        """Mark slots as taken for `until_s` seconds from now."""
         self.ready_s.update(dict.fromkeys(slots, until_s))
         for slot in slots:
             self._found.pop(slot.partition("/")[0], None)
@@ -144,15 +143,15 @@ class EarliestStart:
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """Slots that are linked as `cables` says, in the order of their links."""
+    """Slots in the order of their links; `cables` is the topology of the links."""
 
     cables: Cables
-    #: (M,) None = there is no slot, or none that fits.
+    #: (M,) slots; None = there is no slot at this position, or the function does not fit it.
     members: tuple[Slot | None, ...]
 
 
 def enclosures_of(candidates: Iterable[HostSlots]) -> list[Enclosure]:
-    """Return the enclosures of the slots of each host; cards that are not in one make one each."""
+    """Return the enclosures of the slots of each host; each card outside an enclosure forms its own."""
     found: list[Enclosure] = []
     for on_host in candidates:
         boxes: defaultdict[str, list[Slot]] = defaultdict(list)
@@ -170,8 +169,8 @@ def _enclosures(slots: Sequence[Slot]) -> Iterator[Enclosure]:
     if not card.enclosure:
         yield from _of_one_card(slots)
     else:
-        # Of a card the slots of which are not linked at all a path takes one; so it does where cards are linked each
-        # with each and slots are not: it may not take any two of them.
+        # Use a single slot per card if the slots of a card are not linked, or if the cards are fully linked but their
+        # slots are not: any two members of a fully linked enclosure may be chosen together.
         single = card.slots is None or Cables.FULL == card.topology != card.slots
         width = 1 if single else max(link.slots for link in links)
         members: list[Slot | None] = [None] * (card.cards * width)
@@ -200,14 +199,14 @@ def problem_of(
     shapes: Mapping[str, Sequence[tuple[int, float]]],
     load_s: float,
 ) -> TaskProblem:
-    """Return the problem of tasks whose functions fit in the same slots, on these slots.
+    """Return the problem of tasks whose functions fit the same slots, on these slots.
 
     Parameters
     ----------
     tasks, enclosures
-        What waits, and where.
+        The waiting tasks, and the enclosures of the slots.
     shapes
-        On how many slots each task can run, and for how many seconds, by its uuid.
+        By task uuid, the shapes in which it can run: (number of slots, seconds).
     load_s
         Seconds that a slot takes to load another function.
 
@@ -230,7 +229,7 @@ def problem_of(
 
 
 def in_path_order(places: Collection[int], box: Enclosure) -> list[int]:
-    """Return members in the order of their links: a path over the seam of a ring begins before it."""
+    """Return members of an enclosure in path order; a path across the seam of a ring begins before the seam."""
     ordered = sorted(places)
     if box.cables != Cables.RING or not ordered or len(ordered) == len(box.members):
         return ordered
@@ -238,12 +237,12 @@ def in_path_order(places: Collection[int], box: Enclosure) -> list[int]:
     return ordered[begin:] + ordered[:begin]
 
 
-#: Makes a schedule; None = it cannot say now.
+#: Returns a schedule; None = it cannot make one now.
 Solve = Callable[[TaskProblem], TaskSchedule | Placed | None]
 
 
 def grouped(tasks: Sequence[Task], candidates: Mapping[str, Sequence[HostSlots]]) -> Iterator[list[Task]]:
-    """Yield the tasks whose functions fit in the same slots: each such group is a separate problem."""
+    """Yield the groups of tasks whose functions fit the same slots; each group is a separate problem."""
     groups: defaultdict[frozenset[str], list[Task]] = defaultdict(list)
     for task in tasks:
         groups[frozenset(slot.name for on_host in candidates[task.function] for slot in on_host.slots)].append(task)

@@ -1,8 +1,7 @@
-"""Tasks and the slots of a shard: what is decided on, and the decisions as objects (lattice paper).
+"""Tasks and the slots of a shard: the view that decisions are based on, and the commit of decisions (lattice paper).
 
-A task begins when it gets all its slots, on one host and linked as it asks, or it does not begin.  Decisions are made
-between two transactions (`family`), on what `task_view` has read in one; `commit_choices` leaves out what has
-changed.
+A task gets all its slots at once, on one host and linked as requested, or none.  `family` decides between two
+transactions: `task_view` reads in the first, `commit_choices` writes in the second and leaves out what has changed.
 """
 
 from collections import Counter
@@ -45,30 +44,30 @@ OUTLOOK = 50
 
 @dataclass(frozen=True, slots=True)
 class OlderWork:
-    """A function of a batch that waits for a place: what arrived after it leaves it one."""
+    """A function of a pending batch: tasks that arrived later must leave one fitting slot to it."""
 
     created_at: float
-    #: Slots in service in which it fits, regardless of leases.
+    #: Slots in service that the function fits, regardless of leases.
     fitting: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskView:
-    """What is decided on."""
+    """The waiting tasks and the slots of a shard, as read for a decision."""
 
     now_s: float
-    #: Those that wait, in order of arrival, and why others that wait cannot be placed.
+    #: Waiting tasks that could be placed, in order of arrival; and the reasons why others cannot, by task.
     tasks: tuple[Task, ...]
     left_out: Mapping[str, str]
-    #: By task: on how many slots in service it can run and for how many seconds, in the order of its shapes.
+    #: By task: the shapes that fit slots in service, as (number of slots, seconds), in the order of its shapes.
     shapes: Mapping[str, tuple[tuple[int, float], ...]]
-    #: By task: seconds that its function takes to load.
+    #: By task: seconds to load its function.
     load_s: Mapping[str, float]
-    #: By function: slots in service that it fits in.
+    #: By function: the slots in service that it fits.
     candidates: Mapping[str, tuple[HostSlots, ...]]
-    #: In how many seconds each slot in service is expected to be free; 0 = it is.
+    #: Seconds until each slot in service is expected to be free; 0 = it is free.
     ready_s: Mapping[str, float]
-    #: Slots that have nothing to do; and those that tasks have.
+    #: Idle slots, and slots held by tasks.
     idle: frozenset[str]
     held: frozenset[str]
     older: tuple[OlderWork, ...]
@@ -76,18 +75,18 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A task and the slots that it gets, in the order of their path."""
+    """A task and the slots that it gets, in path order."""
 
     task: Task
     slots: tuple[str, ...]
-    #: In how many seconds they are expected to be free (behind what the pool's other jobs have there), 0 = they are;
-    #: and the compute time of the task on each number of slots.
+    #: Seconds until the slots are expected to be free of the pool's other jobs, 0 = they are; and the computation time
+    #: of the task on this number of slots.
     wait_s: float
     work_s: float
 
 
 def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView | None:
-    """Return the shard as tasks see it; None where none waits."""
+    """Return the waiting tasks and the slots of the shard; None if no task waits."""
     waiting = [task for task in tx.open_tasks() if task.state is TaskState.QUEUED and not task.cancel_requested]
     if not waiting:
         return None
@@ -128,12 +127,12 @@ def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView |
     )
 
 
-#: What is asked of slots: for which function, how linked, how many.
+#: A request for slots: function, links and number.
 _Asked = tuple[str, Topology, int]
 
 
 def _fitting(tasks: Iterable[Task], candidates: Mapping[str, Sequence[HostSlots]]) -> dict[_Asked, bool]:
-    """Return which shapes of tasks some host has slots in service for; what is asked twice is looked at once."""
+    """Return for each shape of the tasks whether a host has slots in service for it; equal shapes are checked once."""
     asked = {(task.function, task.topology, shape.slots) for task in tasks for shape in task.alternatives}
     return {
         (function, topology, count): any(holds(on_host, topology, count) for on_host in candidates.get(function, ()))
@@ -142,7 +141,7 @@ def _fitting(tasks: Iterable[Task], candidates: Mapping[str, Sequence[HostSlots]
 
 
 def _left_out(tasks: Iterable[Task], fits: Mapping[_Asked, bool]) -> dict[str, str]:
-    """Return why tasks cannot be placed, by task."""
+    """Return the reason for each task that cannot be placed, by task uuid."""
     left_out = {}
     for task in tasks:
         if not any(fits[task.function, task.topology, shape.slots] for shape in task.alternatives):
@@ -154,9 +153,9 @@ def _left_out(tasks: Iterable[Task], fits: Mapping[_Asked, bool]) -> dict[str, s
 
 
 def _work_s(task: Task, shape: TaskShape, candidates: Sequence[HostSlots], models: TimeModels) -> float:
-    """Return how long a task computes in a shape: as its tenant says, else on the slowest board that it could get.
+    """Return the computation time of a task in a shape: the tenant's value, else that on the slowest possible board.
 
-    Each share is taken for as large as the largest, and those of a slot follow each other.
+    All shares are assumed to be as large as the largest; the shares of a slot run one after the other.
     """
     if shape.seconds is not None:
         return shape.seconds
@@ -174,14 +173,14 @@ def _load_s(candidates: Sequence[HostSlots], catalogue: Catalogue) -> float:
 def _ready_s(
     tx: Transaction, names: Collection[str], held: Mapping[str, str], free_at: Mapping[str, float], now_s: float
 ) -> dict[str, float]:
-    """Return in how many seconds each slot is expected to be free: one that a task has, when the task ends."""
+    """Return the seconds until each slot is expected to be free; a slot held by a task is free when the task ends."""
     ends_at = {task: tx.task(task).ends_at for task in set(held.values())}
     ready = {}
     for name in names:
         at = free_at.get(name)
         if name in held:
             at = ends_at[held[name]] or at or now_s
-        # What is late is expected to be as late again.
+        # Late work is expected to take as long again as it is late.
         ready[name] = 0.0 if at is None else max(abs(at - now_s), 1e-6)
     return ready
 
@@ -205,7 +204,7 @@ def _older_work(tx: Transaction, slots: Sequence[Slot], catalogue: Catalogue) ->
 def commit_choices(
     tx: Transaction, view: TaskView, choices: Sequence[Choice], settings: PoolSettings, now_s: float
 ) -> list[Task]:
-    """Give tasks their slots, as far as nothing concerned has changed; return those that got them."""
+    """Give tasks their chosen slots unless the task or its slots have changed; return the tasks that got slots."""
     foreign = held_by_others(tx.leases(slots={name for choice in choices for name in choice.slots}))
     last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
     placed = []
@@ -229,7 +228,7 @@ def commit_choices(
 def _take_slot(tx: Transaction, name: str, task: Task, settings: PoolSettings, now_s: float) -> None:
     """Assign a slot to a task; jobs that have not begun there continue elsewhere."""
     for job in tx.active_jobs(slot=name):
-        # Of the attempts that a job has, half are for faults.
+        # Displacing may use up half of a job's attempts; the other half is reserved for faults.
         if job.state is JobState.WAITING_INPUT and job.counted_attempts <= settings.max_attempts // 2:
             change_job(
                 tx,
@@ -252,7 +251,7 @@ def _place(
     view: TaskView,
     now_s: float,
 ) -> Task:
-    """Send the shares of a task to its slots; `last` is the order of the last job of each queue."""
+    """Plan the shares of a task on its slots; `last` is the order of the last job in each slot's queue."""
     batch = tx.batch(task.uuid)
     if batch.state is BatchState.PENDING:
         tx.save(BATCH.transition(batch, BatchBegun(dispatched_at=now_s), now_s)[0])
@@ -276,7 +275,7 @@ def _place(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePlace:
-    """Where and when a share of a task computes: the `rank`th of its slot, in seconds from the decision."""
+    """The slot of a share, its rank among the shares on that slot, and its times in seconds from the decision."""
 
     share: Job
     slot: Slot
@@ -286,7 +285,7 @@ class SharePlace:
 
 
 def share_places(slots: Sequence[Slot], choice: Choice, shares: Iterable[Job], load_s: float) -> Iterator[SharePlace]:
-    """Yield the places of all shares of a task on its slots, by index; its function takes `load_s` to load."""
+    """Yield the places of the shares of a task on its slots, by index; loading its function takes `load_s`."""
     task, count = choice.task, len(slots)
     start_s = choice.wait_s + (load_s if any(slot.function != task.function for slot in slots) else 0.0)
     share_s = choice.work_s / longest_queue(task.shares, count)
@@ -299,10 +298,10 @@ def share_places(slots: Sequence[Slot], choice: Choice, shares: Iterable[Job], l
         yield SharePlace(share=share, slot=slot, rank=rank, start_s=begin_s, end_s=begin_s + share_s)
 
 
-# Telling -------------------------------------------------------------------------------------------------------
+# Outlooks ------------------------------------------------------------------------------------------------------
 
 
-#: Why a task waits, and when it is expected to begin.
+#: The pending reason of a task, and its expected start (None = unknown).
 Outlook = tuple[str, float | None]
 
 
@@ -322,12 +321,12 @@ def task_detail(tx: Transaction, uuid: str, catalogue: Catalogue, now_s: float) 
 
 
 def task_outlook(view: TaskView, uuid: str) -> Outlook:
-    """Return the outlook of a task; nothing is known of one that is not among those that wait."""
+    """Return the outlook of a task; ("", None) if it is not among the waiting tasks."""
     return next((outlook for asked, outlook in task_outlooks(view) if asked == uuid), ("", None))
 
 
 def task_outlooks(view: TaskView) -> Iterator[tuple[str, Outlook]]:
-    """Yield the outlook of each task that waits, by uuid, if all get their slots in order of arrival."""
+    """Yield the uuid and outlook of each waiting task, assuming that tasks get their slots in order of arrival."""
     yield from ((uuid, (reason, None)) for uuid, reason in view.left_out.items())
     yield from (
         (task.uuid, (f"more than {OUTLOOK} tasks are ahead of it in the queue", None)) for task in view.tasks[OUTLOOK:]
@@ -349,5 +348,5 @@ def task_outlooks(view: TaskView) -> Iterator[tuple[str, Outlook]]:
 
 
 def quickest(shapes: Sequence[tuple[int, float]]) -> tuple[int, float]:
-    """Return the shape (slots, seconds) that takes the fewest seconds, of equal ones the narrowest."""
+    """Return the shape (slots, seconds) with the shortest time; ties go to the shape with the fewest slots."""
     return min(shapes, key=lambda shape: (shape[1], shape[0]))

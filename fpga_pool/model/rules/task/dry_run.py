@@ -1,4 +1,4 @@
-"""What would become of a task that is not stored, by the rules that give tasks their slots."""
+"""Dry run of a task: the outcome for a task that is not stored, by the same rules that give tasks their slots."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from fpga_pool.model.values import changed, shared
 
 
 def plan_task(task: Task, shares: Sequence[Job], context: DryRunContext) -> PlannedTask:
-    """Return what would become of a task, as `admission.admit_task` returns it, behind all tasks that wait."""
+    """Return the plan for a task made by `admission.admit_task`, as if it was queued behind all waiting tasks."""
 
     def suppose(tx: Transaction) -> Transaction:
         return supposed(
@@ -34,7 +34,7 @@ def plan_task(task: Task, shares: Sequence[Job], context: DryRunContext) -> Plan
 
 
 def _waits(view: TaskView, task: Task, shares: Sequence[Job]) -> PlannedTask:
-    """Return that a task waits, and why."""
+    """Return the result for a task that has to wait."""
     reason, expected_at = task_outlook(view, task.uuid)
     shapes, ends_at = view.shapes.get(task.uuid, ()), None
     if expected_at is not None:
@@ -54,7 +54,7 @@ def _waits(view: TaskView, task: Task, shares: Sequence[Job]) -> PlannedTask:
 
 
 def _begins(view: TaskView, choice: Choice, shares: Sequence[Job], waits: PlannedTask) -> PlannedTask:
-    """Return that a task gets its slots at once."""
+    """Return the result for a task that gets its slots at once."""
     seen = {slot.name: slot for on_host in view.candidates[choice.task.function] for slot in on_host.slots}
     places = list(share_places([seen[name] for name in choice.slots], choice, shares, view.load_s[choice.task.uuid]))
     slots = {place.slot.name: place.slot for place in places}

@@ -1,7 +1,7 @@
 """Tasks in the planning cycle (lattice paper): which of them get which slots now.
 
-The rules are those of `core.lattice.starting`, on the slots of a shard.  Slots that no enclosure can describe, and
-moments at which the policy cannot be asked, have their own rules: tasks get such slots in order of arrival.
+The rules are those of `core.lattice.starting`, applied to the slots of a shard.  If no enclosure has a place for a
+task, or the policy cannot be used at the moment, tasks get slots in order of arrival instead.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -31,12 +31,12 @@ from fpga_pool.model.transaction import Transaction
 
 
 def choose(view: TaskView, patience_s: float, solve: Solve) -> list[Choice]:
-    """Return which tasks get which slots now.
+    """Return the tasks that get slots now, and these slots.
 
-    Who has waited for `patience_s` comes first, in order of arrival: it gets the slots that are free for it soonest,
-    behind the jobs that the pool has there; where tasks have them they are kept for it.  Of the others those begin
-    that the policy's schedule (`solve`) begins now; without one they begin in order of arrival, as far as there are
-    slots.
+    Tasks that have waited for `patience_s` come first, in order of arrival. Each gets the slots that are free for it
+    soonest, behind the pool's jobs there; slots that other tasks hold are reserved for it.  Of the other tasks, those
+    begin that the policy's schedule (`solve`) begins now. Without a schedule, they begin in order of arrival while
+    slots are available.
     """
     choosing = _Choosing(view)
     impatient = [task for task in view.tasks if task.created_at + patience_s <= view.now_s]
@@ -50,7 +50,7 @@ def choose(view: TaskView, patience_s: float, solve: Solve) -> list[Choice]:
 
 
 class _Group:
-    """Tasks whose functions fit in the same slots, and these slots as enclosures."""
+    """Tasks whose functions fit the same slots, and these slots as enclosures."""
 
     def __init__(self, tasks: Sequence[Task], choosing: "_Choosing") -> None:
         view = choosing.view
@@ -69,16 +69,16 @@ class _Group:
             takeable=np.array([bool(name) and name not in view.held for name in self._names]),
             may_begin=lambda row, fpgas: choosing.leaves_places(tasks[row], self.named(fpgas)),
         )
-        #: Whether some slot has nothing to do: else nothing can begin.
+        #: Whether some slot is free; otherwise no task can begin.
         self.any_free = self.starting.any_free
         self.row = {tasks[row].uuid: row for row in self.starting.tasks}
 
     def named(self, fpgas: Ints) -> list[str]:
-        """Return the names of slots."""
+        """Return the names of slots by their numbers (n,)."""
         return [self._names[fpga] for fpga in fpgas.tolist()]
 
     def choice(self, begun: Begun) -> Choice:
-        """Return the choice of a task and its slots, in the order of their path."""
+        """Return a task that begins and its slots, in path order, as a choice."""
         task, box = self.tasks[begun.task], self._boxes[begun.enclosure]
         path = in_path_order(begun.members.tolist(), box)
         slots = tuple(slot.name for place in path if (slot := box.members[place]) is not None)
@@ -92,7 +92,7 @@ class _Group:
 
 
 class _Choosing:
-    """Slots and tasks left while tasks get their slots."""
+    """Keeps track of the slots and tasks that are left while tasks get their slots."""
 
     def __init__(self, view: TaskView) -> None:
         self.view = view
@@ -100,17 +100,17 @@ class _Choosing:
         self._idle = set(view.idle)
         self._taken = set(view.held)
         self._groups = [_Group(tasks, self) for tasks in grouped(view.tasks, view.candidates)]
-        #: The group of each task that its enclosures have a place for.
+        #: The group of each task for which its enclosures have a place.
         self._group_of = {uuid: group for group in self._groups for uuid in group.row}
         self.choices: list[Choice] = []
 
     @property
     def nothing_is_left(self) -> bool:
-        """Whether every slot is some task's, or kept for one."""
+        """Whether every slot is held by, or reserved for, a task."""
         return self._taken.issuperset(self.view.ready_s)
 
     def reserve(self, task: Task) -> None:
-        """Give a task the slots that are free for it soonest, or keep them for it until other tasks end there."""
+        """Give a task the slots that are free for it soonest, or reserve them until the tasks there have ended."""
         group = self._group_of.get(task.uuid)
         if group is None:
             self._reserve_somewhere(task)
@@ -124,7 +124,7 @@ class _Choosing:
         self._take(choice.slots, begun.end_s, group)
 
     def begin(self, tasks: Sequence[Task], solve: Solve) -> list[Task]:
-        """Begin those tasks that a schedule begins now; return those that no schedule knows a place for."""
+        """Begin the tasks that the schedules begin now; return the tasks for which there is no schedule."""
         unscheduled = {task.uuid for task in tasks} - self._group_of.keys()
         for group in self._groups:
             mine = {group.row[task.uuid] for task in tasks if self._group_of.get(task.uuid) is group}
@@ -138,7 +138,7 @@ class _Choosing:
         return [task for task in tasks if task.uuid in unscheduled]
 
     def begin_somewhere(self, task: Task) -> None:
-        """Give a task idle slots, if there are some: as many as it takes for the fewest seconds."""
+        """Give a task idle slots in the fastest of its shapes for which enough are idle, if any."""
         for count, work_s in sorted(self.view.shapes[task.uuid], key=lambda shape: (shape[1], shape[0])):
             candidates = self.view.candidates[task.function]
             found = (choose_slots(on_host, task.topology, count, self._idle) for on_host in candidates)
@@ -150,7 +150,7 @@ class _Choosing:
                 return
 
     def leaves_places(self, task: Task, slots: Collection[str]) -> bool:
-        """Return whether every batch that came before a task, and waits for a place, still finds one."""
+        """Return whether every older pending batch still has a slot left if a task takes these slots."""
         for work in self.view.older:
             concerned = work.created_at <= task.created_at and not work.fitting.isdisjoint(slots)
             if concerned and work.fitting <= self._taken.union(slots):
@@ -170,7 +170,7 @@ class _Choosing:
         self._take(slots, wait_s + self.view.load_s[task.uuid] + work_s)
 
     def _take(self, slots: Collection[str], until_s: float, group: _Group | None = None) -> None:
-        """Note that slots are a task's, or kept for one; its own group knows."""
+        """Mark slots as held by or reserved for a task; the task's `group` has already recorded this."""
         self._idle.difference_update(slots)
         self._taken.update(slots)
         self._earliest.take(slots, until_s)
@@ -179,7 +179,7 @@ class _Choosing:
                 other.occupy(slots, until_s)
 
 
-#: A policy that fails is not asked again for so long; tasks begin in order of arrival meanwhile.
+#: A policy that has failed is not used again for this time; meanwhile tasks begin in order of arrival.
 PUT_OFF_S = 60.0
 
 
@@ -191,7 +191,7 @@ class TaskFamily:
     catalogue, settings
         The catalogue in force and the limits.
     policy
-        Schedules the tasks that wait.
+        Schedules the waiting tasks.
 
     """
 
@@ -207,7 +207,7 @@ class TaskFamily:
         self._settings = settings
         self._policy = policy
         self._put_off_until_s = 0.0
-        #: Some task waits for slots: what becomes free is worth a look.
+        #: Whether a task waits for slots, so that a slot that becomes free is worth another cycle.
         self.waits = False
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[TaskView] | None:
@@ -217,7 +217,7 @@ class TaskFamily:
         return None if view is None else Look(view=view, policy=self._policy, now_s=now_s)
 
     def decide(self, look: Look[TaskView], state: PolicyState, rng: np.random.Generator) -> Decision[Sequence[Choice]]:
-        """Choose slots for the tasks that can begin; the policy is asked about those that are patient."""
+        """Choose slots for the tasks that can begin; the policy schedules those that have not waited too long."""
         failures: list[PolicyFailure] = []
 
         def solve(problem: TaskProblem) -> TaskSchedule | Placed | None:
@@ -235,7 +235,7 @@ class TaskFamily:
         return Decision(wanted=choices or None, failures=tuple(failures))
 
     def commit(self, tx: Transaction, look: Look[TaskView], wanted: Sequence[Choice], now_s: float) -> Outcome:
-        """Give tasks their slots."""
+        """Give the tasks their chosen slots, as far as this is still possible."""
         placed = commit_choices(tx, look.view, wanted, self._settings, now_s)
         details = tuple(f"task {task.uuid}: placed on {task.slots} slots, attempt {task.attempt}" for task in placed)
         summary = (
@@ -245,5 +245,5 @@ class TaskFamily:
         return Outcome(changed=bool(placed), placed=tuple(placed), details=details, summary=summary)
 
     def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Task]:
-        """Return tasks."""
+        """Return the tasks with these uuids."""
         return [tx.task(uuid) for uuid in uuids]

@@ -1,1 +1,1 @@
-"""Instances of a host that use its slots, from the hypervisor's question before they start to their end."""
+"""Instances of a host that use its slots, from the hypervisor's request before they start until they end."""

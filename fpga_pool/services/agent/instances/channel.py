@@ -22,21 +22,21 @@ from fpga_pool.services.agent.instances.slots import GuestUse
 LOG = logging.getLogger(__name__)
 
 READ_BYTES = 64 * 1024
-#: How soon a channel sees that it shall close.
+#: Interval at which a channel checks whether it is to close.
 LOOK_S = 0.5
-#: A guest that takes nothing of a result for so long does not want it any more.
+#: A guest that reads nothing of a result for this long is disconnected.
 STALL_S = 60.0
 #: Pause before retrying a channel without a listener.
 RECONNECT_S = 0.5
-#: How soon a channel sees that its slot is ready.
+#: Interval at which a channel checks whether its slot is ready.
 NOT_READY_S = 0.1
-#: While a request is computed its guest hears something as often as this.
+#: Interval of the messages to a guest while its request is computed.
 SIGN_OF_LIFE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelLimits:
-    """What a guest may ask for."""
+    """Limits of a guest's requests."""
 
     max_input_bytes: int = 256 << 20
     #: A computation that takes longer is stopped.
@@ -76,14 +76,14 @@ class GuestChannel:
         self._closing = threading.Event()
         self._end: socket.socket | None = None
         self._request: _Request | None = None
-        #: Refusals of the guest that the log shows.
+        #: Limits the number of refusals of the guest that are logged.
         self._shown = Allowance(at_once=10, per_s=0.2)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"guest-{slot}")
         self._thread = threading.Thread(target=self._run, name=f"channel-{slot}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; pending requests of the guest are lost, which it notices by the end of the stream."""
+        """Stop; pending requests of the guest are lost, which the guest detects by the end of the stream."""
         self._closing.set()
         if (end := self._end) is not None:
             with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ class GuestChannel:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            if not self._guest.is_for(self._instance):  # until its slot is loaded a guest waits, as for any host
+            if not self._guest.is_for(self._instance):  # the guest waits until its slot is loaded
                 self._closing.wait(NOT_READY_S)
                 continue
             try:
@@ -113,7 +113,7 @@ class GuestChannel:
             self._closing.wait(RECONNECT_S)
 
     def _serve(self, end: socket.socket) -> None:
-        """Answer what comes, until either side ends."""
+        """Answer requests until either side closes the connection."""
         end.settimeout(STALL_S)
         lines = Lines()
         while not self._closing.is_set():
@@ -159,7 +159,7 @@ class GuestChannel:
     # One request ------------------------------------------------------------------------------------------------
 
     def _begin(self, message: Message) -> None:
-        """Take a new request; one that was not complete is forgotten, for its program is gone."""
+        """Begin a new request, and discard an incomplete one, because the program that sent it is gone."""
         self._forget_request()
         size, function = message.get("bytes"), message.get("function", "")
         if type(size) is not int or size < 0 or not isinstance(function, str):
@@ -201,7 +201,7 @@ class GuestChannel:
                     raise ServiceUnavailable("this accelerator is being detached")
                 end.sendall(encode({"id": request.id, "op": "busy"}))
         except (FpgaPoolError, OSError):
-            # Nobody will hear of its result, and the next request needs its files.
+            # Its result cannot be delivered, and the next request needs its files.
             while not wait([future], LOOK_S).done:
                 self._guest.stop()
             raise
@@ -226,7 +226,7 @@ class GuestChannel:
 
     def _forget_request(self) -> None:
         if self._request is not None:
-            with contextlib.suppress(OSError):  # what a full disk does not take is not wanted any more
+            with contextlib.suppress(OSError):  # an error of a full disk is irrelevant, as the file is discarded
                 self._request.file.close()
             self._request = None
 

@@ -1,6 +1,6 @@
 """Instances of a host that use its slots, and the socket on which libvirt's qemu hook asks whether a guest may start.
 
-The socket is a unix socket, with one JSON object each way.
+It is a Unix socket with one JSON object in each direction.
 """
 
 import json
@@ -25,19 +25,19 @@ LOG = logging.getLogger(__name__)
 
 # ---- The hook's socket
 
-#: The description of a machine is a few thousand bytes.
+#: Largest request; the description of a machine normally has a few thousand bytes.
 MAX_BYTES = 4 << 20
-#: A question is asked and its answer taken within this.
+#: Timeout for receiving a request and for sending its answer.
 TALK_S = 10.0
-#: How soon the server sees that it shall end.
+#: Interval at which the server checks whether it is to stop.
 HOOK_LOOK_S = 0.1
 
-#: operation, description of the machine -> nothing, or an error that says why not
+#: Called with an operation and the description of a machine; raises an error with the reason to refuse it.
 Asked = Callable[[str, str], None]
 
 
 class HookServer:
-    """Answers in a thread for each question."""
+    """Answers each request of the hook in its own thread."""
 
     def __init__(self, path: Path, asked: Asked) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
@@ -49,7 +49,7 @@ class HookServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop answering, and remove the socket."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -58,7 +58,7 @@ class HookServer:
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
-    #: A question under way is answered even while we end, or found unanswered, which fails its start.
+    #: While the agent stops, a request in progress is either still answered, or not, which makes the start fail.
     block_on_close = False
 
     def __init__(self, path: str, asked: Asked) -> None:
@@ -113,7 +113,7 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 class Instances:
-    """Answers the hypervisor's questions, and follows every instance that has slots or should have.
+    """Answers the hypervisor's hook, and supervises every instance that has or should have slots.
 
     `start` and `stop` are called once each.
     """
@@ -128,14 +128,14 @@ class Instances:
         self._looking = Loop(f"instances-{parts.host}", self._look_at_holds, LOOK_S)
 
     def start(self) -> None:
-        """Take up the instances that slots are kept for, and listen."""
+        """Answer the hook, and supervise the instances for which slots are reserved."""
         self._hook = HookServer(self._hook_socket, self.asked)
         self._looking.start()
         self._taps.start()
         self._parts.driver.watch(self.changed)
 
     def stop(self) -> None:
-        """End; guests keep their slots and ports, and are served again after the next start."""
+        """Stop; guests keep their slots and ports, and are served again after the next start."""
         if self._hook is not None:
             self._hook.close()
         self._looking.stop()
@@ -147,7 +147,7 @@ class Instances:
         self._parts.driver.close()
 
     def asked(self, operation: str, xml: str) -> None:
-        """Answer the hypervisor's hook: an error keeps a machine from starting."""
+        """Handle a request of the hypervisor's hook; an error keeps the machine from starting."""
         domain = parse(xml)
         if operation == "release":
             self.changed(domain.instance, ended=True)
@@ -161,7 +161,7 @@ class Instances:
                 raise
 
     def changed(self, instance: str, *, ended: bool = False) -> None:
-        """Look at an instance that may have begun or ended to run; "" = at all."""
+        """Check an instance that may have started or ended; "" = all instances."""
         self._taps.wake()
         if not instance:
             self._look_at_all()
@@ -174,7 +174,7 @@ class Instances:
             supervisor.wake()
 
     def _look_at_all(self) -> None:
-        """Follow machines that run with an accelerator flavor although no slot is kept for them, as well."""
+        """Check all instances, also those that run with an accelerator flavor but without reserved slots."""
         try:
             for domain in self._parts.driver.running():
                 if domain.request is not None:
@@ -201,7 +201,7 @@ class Instances:
             return self._supervisors[instance]
 
     def _may_end(self, instance: str) -> bool:
-        """Return whether nothing is left to do for an instance; its supervisor is forgotten then."""
+        """Return whether nothing is left to do for an instance, and forget its supervisor then."""
         with self._lock:
             supervisor = self._supervisors.get(instance)
             if supervisor is None or not supervisor.is_idle:

@@ -1,4 +1,4 @@
-"""Slots that an agent holds for instances, and the requests that guests compute on them."""
+"""Slots that an agent reserves for instances, and the guests' requests that are computed on them."""
 
 import logging
 import threading
@@ -17,26 +17,26 @@ class HoldTable:
 
     def __init__(self, state: AgentState, lock: threading.RLock) -> None:
         self._state = state
-        #: Notified with every change.
+        #: Notified of every change of a hold.
         self.changed = threading.Condition(lock)
 
     def of(self, slot: str) -> Hold | None:
-        """Return the instance for which a slot is reserved."""
+        """Return the hold of a slot, or None if the slot is not reserved."""
         with self.changed:
             return self._state.holds.get(slot)
 
     def slots_of(self, instance: str) -> list[str]:
-        """Return the slots kept for an instance, always in the same order."""
+        """Return the slots that are reserved for an instance, always in the same order."""
         with self.changed:
             return sorted(slot for slot, hold in self._state.holds.items() if hold.action.instance == instance)
 
     def instances(self) -> set[str]:
-        """Return the instances that slots are kept for."""
+        """Return the instances for which slots are reserved."""
         with self.changed:
             return {hold.action.instance for hold in self._state.holds.values()}
 
     def wait_ready(self, instance: str, slots: Iterable[str], timeout_s: float) -> None:
-        """Wait until all these slots are ready for an instance; an error gives the reason why one is not."""
+        """Wait until all these slots are ready for an instance; raise an error with the reason if one is not."""
         until_s = time.monotonic() + timeout_s
         with self.changed:
             for slot in slots:
@@ -47,7 +47,7 @@ class HoldTable:
                     self.changed.wait(left_s)
 
     def _is_ready(self, instance: str, slot: str) -> bool:
-        """Return whether a slot is ready; one that is not kept yet may be soon."""
+        """Return whether a slot is ready; False if it is not reserved yet, as it may be soon."""
         hold = self._state.holds.get(slot)
         if hold is None:
             return False
@@ -65,7 +65,7 @@ STOP_AGAIN_S = 0.2
 
 
 class GuestUse:
-    """The requests of one instance to one slot, one at a time; the slot's own thread says from when to when."""
+    """Runs the requests of one instance on one slot, one at a time; the slot's thread begins and ends this use."""
 
     def __init__(self, driver: SlotDriver, address: SlotAddress) -> None:
         self._driver = driver
@@ -73,12 +73,12 @@ class GuestUse:
         self._lock = threading.Lock()
         self._hold: HoldSlot | None = None
         self._running = threading.Lock()
-        #: Inputs and results of what was computed here, over the card's DMA.
+        #: Bytes of the inputs and results of these requests, which were moved over the card's DMA.
         self.moved_bytes = 0
 
     @property
     def virtual_function(self) -> str:
-        """PCI address through which a guest drives the slot itself; "" = it asks us, by a channel."""
+        """PCI address through which a guest drives the slot itself; "" = the agent serves it over a channel."""
         return self._driver.virtual_function(self._address)
 
     def begin(self, hold: HoldSlot) -> None:
@@ -93,15 +93,16 @@ class GuestUse:
         self.stop()
 
     def stop(self) -> None:
-        """Stop what the instance computes; it may ask for something else afterwards."""
+        """Stop the running computation of the instance; it may request others afterwards."""
         while not self._running.acquire(timeout=STOP_AGAIN_S):
             self._driver.stop(self._address)
         self._running.release()
 
     def run(self, instance: str, function: str, input_bytes: int, source: Path, sink: Path, limit_s: float) -> float:
-        """Compute `sink` from `source`; return the seconds it took.  See SlotDriver.run for what is raised.
+        """Compute `sink` from `source`; return the computation time in seconds.
 
-        Conflict if the slot is not, or not any more, the instance's; a computation longer than the limit is stopped.
+        A computation that exceeds the limit is stopped.  Raises Conflict if the slot is not (or no longer) assigned to
+        the instance, and what SlotDriver.run raises.
         """
         with self._running:
             hold = self._held_for(instance)
@@ -121,7 +122,7 @@ class GuestUse:
         return result.seconds
 
     def function(self, instance: str) -> str:
-        """Return what the instance may compute; Conflict if the slot is not its."""
+        """Return the function that the instance may compute; raise Conflict if the slot is not assigned to it."""
         return self._held_for(instance).function
 
     def is_for(self, instance: str) -> bool:
@@ -137,7 +138,7 @@ class GuestUse:
         return hold
 
     def _stop_late(self, instance: str, over: threading.Event) -> None:
-        """Stop a computation until it is over, and no later one."""
+        """Request the stop of a computation until it is over; never stop a later one."""
         LOG.warning("slot %s: a computation of instance %s exceeded its time limit; stopped", self._address, instance)
         while True:
             with self._lock:

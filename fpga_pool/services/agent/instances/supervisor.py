@@ -1,4 +1,4 @@
-"""Supervision of an instance's slots, from the hypervisor's question before it starts to its end; and of all taps."""
+"""Supervision of an instance's slots, from the hook's request before it starts until it ends, and of all taps."""
 
 import logging
 import threading
@@ -25,16 +25,16 @@ LOG = logging.getLogger(__name__)
 
 #: Interval of checks of an instance without events.
 LOOK_S = 5.0
-#: A machine that was let start runs within this, or does not.
+#: A machine that does not run this long after its start was allowed has failed to start.
 START_S = 120.0
 
-#: While the scheduler, or Placement behind it, does not answer, slots are claimed again at this interval, for this
-#: share of the time that a start may take.
+#: While the scheduler, or Placement behind it, does not answer, the claim of slots is repeated at this interval, for
+#: this share of the time that a start may take.
 CLAIM_AGAIN_S, CLAIM_SHARE = 1.0, 0.5
 
 
 def _asking(patience_s: float) -> Retrying:
-    """Return a decorator that retries calls to services that may respond the next time."""
+    """Return a decorator that, for `patience_s`, retries calls to services that do not respond."""
     return Retrying(
         retry=retry_if_exception_type((ServiceUnavailable, MessagingError)),
         wait=wait_fixed(CLAIM_AGAIN_S),
@@ -45,14 +45,14 @@ def _asking(patience_s: float) -> Retrying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the supervisors of all instances of a host share."""
+    """Components that the supervisors of all instances of a host share."""
 
     host: str
     agent_id: str
     scheduler: SchedulerAPI
     driver: GuestDriver
     holds: HoldTable
-    #: By slot, what a guest computes there.
+    #: By slot, the use of the slot by its guest.
     guests: dict[str, GuestUse]
     scratch: Path
     limits: ChannelLimits
@@ -64,57 +64,57 @@ class InstanceSupervisor:
     """Follows one instance in its own thread.
 
     Actions follow from the current state of the hypervisor, not from its events: an event only triggers a check. No
-    lock is held while the hypervisor is asked, because it does not answer about a machine whose start waits for us.
+    lock is held while the hypervisor is queried, as it does not answer about a machine whose start waits for the hook.
     """
 
     def __init__(self, instance: str, parts: Parts, on_end: Callable[[str], bool]) -> None:
         self.instance = instance
         self._parts = parts
-        #: Asked whether this supervisor may end, for nothing is left to do.
+        #: Returns whether this supervisor may end because nothing is left to do.
         self._on_end = on_end
         #: By slot, the PCI function through which guests drive it themselves; others are served by a channel.
         self._functions = {
             slot: guest.virtual_function for slot, guest in parts.guests.items() if guest.virtual_function
         }
         self._lock = threading.Lock()
-        #: Counts starts; what was seen before one says nothing after it.
+        #: Number of starts; observations from before a start are not valid after it.
         self._starts = 0
         self._starting_until_s = 0.0
-        #: Its machine runs, as far as is known; the scheduler may have given it slots.
+        #: Whether the machine runs, as far as is known, and whether the scheduler may have given it slots.
         self._runs = True
         self._claimed = True
         self._wake = threading.Event()
         self._ending = threading.Event()
         self._channels: dict[int, GuestChannel] = {}
-        #: Slots it holds that are not on this host any more, as when their card was taken out.
+        #: Slots of the instance that are no longer on this host, e.g. because their card was removed.
         self._lost: list[str] = []
-        #: Warnings since it was last seen with its slots.
+        #: Warnings that were logged since the instance was last seen with its slots.
         self._warned: set[str] = set()
         self._thread = threading.Thread(target=self._run, name=f"instance-{instance}", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        """Look at the instance now."""
+        """Check the instance now."""
         self._wake.set()
 
     def close(self) -> None:
-        """End; the instance keeps its slots and its ports."""
+        """Stop; the instance keeps its slots and its ports."""
         self._ending.set()
         self._wake.set()
         self._thread.join()
         self._close_channels()
 
     def begin(self) -> None:
-        """Its machine is about to run: what was seen of it before is over."""
+        """Note that the machine is about to start, which invalidates earlier observations."""
         self._starts += 1
         self._starting_until_s = time.monotonic() + self._parts.prepare_s + START_S
 
     def prepare(self, domain: Domain) -> None:
-        """Prepare the slots of an instance before it starts; an error gives the reason why it must not start."""
+        """Prepare the slots of an instance before it starts; raise an error with the reason if it must not start."""
         patience_s = self._parts.prepare_s
         with self._lock:
             try:
-                if not self._functions:  # a machine without channels need not be able to have them
+                if not self._functions:  # a machine without channels need not support them
                     self._parts.driver.check(domain)
                 until_s = time.monotonic() + patience_s
                 slots = _asking(patience_s * CLAIM_SHARE)(self._claim, domain)
@@ -123,24 +123,24 @@ class InstanceSupervisor:
                 self._parts.holds.wait_ready(self.instance, slots, until_s - time.monotonic())
             except BaseException:
                 self._starting_until_s = 0.0
-                self._wake.set()  # gives back what was claimed
+                self._wake.set()  # to release the claimed slots
                 raise
             self._starting_until_s = time.monotonic() + START_S
         LOG.info("instance %s: start allowed with %s", self.instance, ", ".join(slots))
 
     def ended(self) -> None:
-        """Its machine has ended, or did not start."""
+        """Note that the machine has ended, or did not start."""
         self._starting_until_s = 0.0
         self._wake.set()
 
     @property
     def starts(self) -> bool:
-        """Whether its machine is about to run."""
+        """Whether the machine is about to start."""
         return time.monotonic() < self._starting_until_s
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left to do for it."""
+        """Whether nothing is left to do for the instance."""
         return not (self.starts or self._runs or self._claimed or self._parts.holds.slots_of(self.instance))
 
     # The thread -------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class InstanceSupervisor:
             self._wake.wait(LOOK_S)
 
     def _warn(self, what: str) -> None:
-        """Log a condition that lasts once, not at every look."""
+        """Log a lasting condition once, not at every check."""
         if what not in self._warned:
             LOG.warning("instance %s: %s", self.instance, what)
         self._warned.add(what)
@@ -182,7 +182,7 @@ class InstanceSupervisor:
     def _release(self) -> None:
         """Release the slots of the instance; the agent receives a command for each slot.
 
-        Only the leases that it has now: should this be carried out late, it takes none that a next start has claimed.
+        The call names the current leases, so that a delayed execution does not release those of a later start.
         """
         parts = self._parts
         if not self._claimed and not parts.holds.slots_of(self.instance):
@@ -193,7 +193,7 @@ class InstanceSupervisor:
             LOG.info("instance %s: not running here; its slots are released", self.instance)
             held = {lease.uuid: lease.generation for lease in leases}
             parts.scheduler.release_slots(parts.host, parts.agent_id, held)
-            self._wake.set()  # to see that none is left
+            self._wake.set()  # to check that none is left
 
     def _claim(self, domain: Domain) -> list[str]:
         parts = self._parts
@@ -207,7 +207,7 @@ class InstanceSupervisor:
     # Ports ------------------------------------------------------------------------------------------------------
 
     def _serve(self, domain: Domain) -> None:
-        """Have a channel served for each slot, or its function passed through, and no other."""
+        """Serve a channel, or pass through a PCI function, for each slot of the instance, and remove all others."""
         slots = self._parts.holds.slots_of(self.instance)
         if not slots:
             self._warn("running without slots; claiming them")
@@ -233,15 +233,15 @@ class InstanceSupervisor:
                 self._channels[number] = self._channel(domain, number, slot)
 
     def _note_lost(self, slots: list[str]) -> None:
-        """Log slots that it holds and this host does not have, when they change."""
+        """Log the slots of the instance that this host no longer has, when they change."""
         if slots and slots != self._lost:
             LOG.error("instance %s: has lost %s, which this host no longer has", self.instance, ", ".join(slots))
         self._lost = slots
 
     def _pass_functions(self, domain: Domain, slots: Sequence[str]) -> None:
-        """Have the machine have the functions of its slots, and no other.
+        """Attach the PCI functions of the instance's slots to its machine, after all others are detached.
 
-        Others are taken away first.  A slot that is not ready is not passed: it may not be scrubbed yet.
+        The function of a slot that is not ready is not attached, because the slot may not be scrubbed yet.
         """
         driver = self._parts.driver
         wanted = {number: self._functions[slot] for number, slot in enumerate(slots) if slot in self._functions}
@@ -260,14 +260,14 @@ class InstanceSupervisor:
         return hold is not None and hold.ready and hold.action.instance == self.instance
 
     def _plug(self, act: Callable[[], None]) -> None:
-        """Plug a function in or out; what does not go, as when its guest does not let go, is tried at the next look."""
+        """Attach or detach a function; a failure, e.g. because its guest keeps it, is retried at the next check."""
         try:
             act()
         except FpgaPoolError as error:
             LOG.warning("instance %s: %s", self.instance, error)
 
     def _with_ports(self, domain: Domain, numbers: Iterable[int]) -> Domain:
-        """Return the domain with all these ports, plugged in if they were not there."""
+        """Attach those of these ports that are missing, and return the domain with all of them."""
         for number in numbers:
             if number not in domain.ports:
                 self._parts.driver.attach(domain, number)
@@ -295,22 +295,22 @@ class InstanceSupervisor:
 
 
 class Taps:
-    """Looks at the machines that run, when one has changed and every few seconds: ports come and go without events.
+    """Observes the running machines, after changes and every few seconds, as ports come and go without events.
 
-    Its thread may wait for the hypervisor as long as a start waits for slots; what was seen last holds meanwhile.
+    Its thread may wait for the hypervisor as long as a start waits for slots; meanwhile the last observation is used.
     """
 
     def __init__(self, running: Callable[[], Sequence[Domain]], egress: EgressDriver | None, egress_bps: float) -> None:
         self._running = running
         self._egress = egress
-        #: Of a server whose ports have no limit: that of its host, bits per second.
+        #: Limit of the host, bits per second, for servers whose ports have no lower limit.
         self._egress_bps = egress_bps
         self._looking = Loop("taps", self._look, LOOK_S)
         self.start, self.stop, self.wake = self._looking.start, self._looking.stop, self._looking.wake
         self._observed: tuple[ObservedServer, ...] | None = None
 
     def observed(self) -> tuple[ObservedServer, ...] | None:
-        """Return the servers as they were last seen; None before the first look."""
+        """Return the servers as they were last observed; None before the first observation."""
         return self._observed
 
     def _look(self) -> bool:
@@ -334,7 +334,7 @@ class Taps:
         self._observed = tuple(filter(None, (self._server(domain, held) for domain in found)))
 
     def _server(self, domain: Domain, held: Collection[str]) -> ObservedServer | None:
-        """Return what is reported of a server; None where it is not one of Nova's by its names."""
+        """Return the report about a server; None if its ids are not those of a server of Nova."""
         plain = {
             "uuid": domain.instance,
             "project_id": domain.project_id,

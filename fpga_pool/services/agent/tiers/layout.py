@@ -1,4 +1,4 @@
-"""Placement of guests on pCPUs, as nova.conf must allow it, and the file that keeps it over restarts of the agent.
+"""Placement of guests on pCPUs, the file that keeps it over restarts of the agent, and the check of nova.conf.
 
 A pCPU carries at most one vCPU of the foreground and one of the background.  Guests may have changed their tier since
 they started, so the hypervisor alone does not know where each belongs.
@@ -34,25 +34,25 @@ def find_pcpus(
     usage: Mapping[tuple[Tier, int], float],
     preferred: Collection[int] = (),
 ) -> tuple[int, ...]:
-    """Return pCPUs whose `tier` is free: first those where the other tier uses least (two-tier paper, KEASY).
+    """Return pCPUs on which `tier` is free, first those where the other tier uses least (two-tier paper, KEASY).
 
     Parameters
     ----------
     tier, vcpus
-        Of the guest.
+        Tier and number of vCPUs of the guest.
     pcpus
-        Those of the host that carry tiers.
+        The pCPUs of the host that carry tiers.
     others
-        Where the other guests are.
+        Places of the other guests.
     usage
-        By tier and pCPU, the share of the pCPU that is used; 1 where a guest is and nothing is known.
+        Used share of each pCPU, by tier and pCPU; 1 is assumed if another guest has no entry.
     preferred
-        They come before all others, for the guest is there.
+        pCPUs that are taken before all others, because the guest is already there.
 
     Raises
     ------
     Conflict
-        If there are not enough.
+        If too few pCPUs are free.
 
     """
     taken = {pcpu for place in others if place.tier == tier for pcpu in place.pcpus}
@@ -75,9 +75,9 @@ def rearranged(
     pcpus: Collection[int],
     usage: Mapping[tuple[Tier, int], float],
 ) -> dict[str, Place]:
-    """Return new places of the guests in `tiers`: on their pCPUs where these are free in the new tier, else on others.
+    """Return new places of the guests in `tiers`: on their pCPUs if these are free in the new tier, else on others.
 
-    Those that go to the foreground choose first.  Conflict if there is no room.
+    Guests that move to the foreground choose first.  Raises Conflict if there is no room.
     """
     settled = {instance: place for instance, place in places.items() if instance not in tiers}
     new: dict[str, Place] = {}
@@ -93,15 +93,15 @@ def rearranged(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One guest."""
+    """Stored place of one guest."""
 
     place: Place
-    #: When it was last seen to run, seconds of the wall clock.
+    #: When the guest was last seen running, in seconds of the wall clock.
     seen_s: float
 
 
 class Book:
-    """One file, replaced as a whole, so that readers get the last complete version.  For one thread at a time."""
+    """File of the guests' places, replaced as a whole, so that readers get a complete version.  Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -112,7 +112,7 @@ class Book:
         return dict(self._entries)
 
     def write(self, entries: Mapping[str, Entry]) -> None:
-        """Have this, and nothing else, on disk before it returns."""
+        """Replace the stored places by these; they are on disk when this returns."""
         plain = {
             instance: {"tier": entry.place.tier.value, "pcpus": entry.place.pcpus, "seen_s": entry.seen_s}
             for instance, entry in entries.items()
@@ -136,16 +136,16 @@ class Book:
         }
 
 
-# ---- Options that nova-compute needs where pCPUs carry tiers, checked before guests start
+# ---- Options that nova-compute needs if pCPUs carry tiers, checked before guests start
 
-#: One guest of each tier.
+#: One vCPU of each tier.
 VCPUS_PER_PCPU = 2
 
 
 def check_nova_conf(path: Path, pcpus: Collection[int]) -> None:
-    """Refuse a nova.conf with which Nova would not give these pCPUs one vCPU of each tier.
+    """Check that Nova, with this nova.conf, gives each of these pCPUs one vCPU of each tier.
 
-    InvalidInput says what is to be set.
+    Raises InvalidInput with the option to set if it does not.
     """
     nova = cfg.ConfigOpts()
     nova.register_opts([cfg.StrOpt("cpu_shared_set"), cfg.StrOpt("cpu_dedicated_set")], "compute")

@@ -1,8 +1,8 @@
 """The tiers service of an agent: it keeps the guests of a host in their tiers and changes tiers while they run.
 
-The wanted state follows from the hypervisor, from `layout.Book`, and from the allocations in Placement; an event only
-triggers a comparison.  So an agent that is killed at any moment leaves guests that run, and the next agent puts them
-into their tiers.  `TierEndpoint` is the tiers' part of `rpc.agent_api`.
+The desired state is derived from the hypervisor, from `layout.Book`, and from the allocations in Placement; an event
+only triggers a comparison.  So guests keep running if the agent is killed at any moment, and the next agent puts them
+into their tiers.  `TierEndpoint` implements the calls about tiers of `rpc.agent_api`.
 """
 
 import logging
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 # ---- Usage of pCPUs
 
-#: Measurements closer to each other than this say nothing: the last one stands.
+#: Shortest interval of measurements; before it has passed, the last usage stays valid.
 SHORTEST_S = 1.0
-#: In place of a guest: the pCPUs of the host.
+#: Key of the host's pCPUs, in place of a guest.
 _PCPUS = ""
 
 
 class UsageMeter:
-    """Remembers the last measurement of each guest and of the pCPUs; one thread measures, any may read."""
+    """Keeps the last measurement of each guest and of the pCPUs; one thread measures, any thread may read."""
 
     def __init__(self, pcpus: Collection[int] = (), now_s: Callable[[], float] = time.monotonic) -> None:
         self._pcpus = tuple(sorted(pcpus))
@@ -54,7 +54,7 @@ class UsageMeter:
                 continue
             try:
                 now = self._now_s(), read()
-            except FpgaPoolError:  # it is about to end; or its driver reports it elsewhere
+            except FpgaPoolError:  # the guest is about to end, or its driver reports the problem elsewhere
                 continue
             last[instance] = now
             if then is not None and len(then[1]) == len(now[1]):
@@ -70,7 +70,7 @@ class UsageMeter:
         return self._usage.get(instance, ())
 
     def in_use(self) -> dict[int, float]:
-        """Return the share of each pCPU that was in use, whatever for, 0 to 1; empty if that is not known."""
+        """Return the share of each pCPU that was in use for any purpose, 0 to 1; empty if that is not known."""
         return dict(zip(self._pcpus, self.usage(_PCPUS), strict=False))
 
 
@@ -79,9 +79,9 @@ LOG = logging.getLogger(__name__)
 
 # ---- Tiers
 
-#: A guest that does not run is expected back for so long, as in a reboot; what it had is then given to others.
+#: How long a guest that does not run, e.g. because it reboots, keeps its pCPUs.
 FORGET_S = 600.0
-#: How often it changes how much of the background is reserved in Placement.
+#: Interval at which the reservation of background pCPUs in Placement is updated.
 RESERVE_S = 60.0
 
 
@@ -98,17 +98,17 @@ class Tiers:
         *,
         usage_threshold: float,
     ) -> None:
-        """`usage_threshold` of a pCPU is that from which on it gets no background; 1 = it gets one anyway."""
+        """Create the service; a pCPU with at least this `usage_threshold` gets no background (1 = it always may)."""
         self._driver = driver
         self._usage_threshold = usage_threshold
-        #: pCPUs of the background that are reserved in Placement, and since when.
+        #: Number of background pCPUs that are reserved in Placement, and the time of the last update.
         self._reserved, self._reserved_at = 0, float("-inf")
         self._pcpus = frozenset(pcpus)
         self._accounts = accounts
         self._book = Book(book)
-        #: Held while the book or a guest is changed; not while one only looks, for a swap is to have effect at once.
+        #: Held while the book or a guest is changed, but not while guests are observed, so that swaps need not wait.
         self._lock = threading.Lock()
-        #: Changes of tiers so far.
+        #: Number of changes of tiers so far.
         self._changes = 0
         self._guests: dict[str, TieredGuest] = {}
         self._meter = UsageMeter(pcpus)
@@ -116,16 +116,16 @@ class Tiers:
         self._looking = Loop("tiers", self._look, interval_s)
 
     def start(self) -> None:
-        """Put every guest into its tier, and back what another agent left half done; then follow them."""
+        """Put every guest into its tier, repair what an earlier agent left unfinished, and then follow the guests."""
         self._looking.start()
         self._driver.watch(lambda _: self._looking.wake())
 
     def stop(self) -> None:
-        """End; guests stay in their tiers."""
+        """Stop; guests stay in their tiers."""
         self._looking.stop()
         self._driver.close()
 
-    # What others ask for ------------------------------------------------------------------------------------------
+    # Requests -----------------------------------------------------------------------------------------------------
 
     def guests(self) -> list[GuestTier]:
         """Return the guests that are in a tier."""
@@ -148,10 +148,10 @@ class Tiers:
             ]
 
     def set_tiers(self, tiers: Mapping[str, Tier]) -> None:
-        """Change the tiers of guests that run, all at once; two that swap stay on their pCPUs.
+        """Change the tiers of running guests, all at once; two guests that swap stay on their pCPUs.
 
-        NotFound for a guest that is in no tier here, Conflict where there is no room, in Placement or on the pCPUs.
-        Nothing was changed then.
+        Raises NotFound for a guest that is in no tier here, and Conflict if there is no room, in Placement or on the
+        pCPUs. Nothing is changed then.
         """
         with self._lock:
             entries = self._book.entries()
@@ -163,7 +163,7 @@ class Tiers:
             self._change({each: tier for each, tier in tiers.items() if entries[each].place.tier != tier})
 
     def swap(self, first: str, second: str) -> None:
-        """Have two guests of different tiers change them."""
+        """Exchange the tiers of two guests."""
         with self._lock:
             entries = self._book.entries()
         try:
@@ -173,7 +173,7 @@ class Tiers:
         self.set_tiers(tiers)
 
     def _change(self, tiers: Mapping[str, Tier]) -> None:
-        """Change tiers in Placement, in the book and of the guests, in this order: the first is what counts."""
+        """Change tiers in Placement, in the book and of the guests, in this order, as Placement has the final say."""
         if not tiers:
             return
         self._changes += 1
@@ -181,7 +181,7 @@ class Tiers:
         places = {instance: entry.place for instance, entry in entries.items()}
         new = rearranged(places, tiers, self._pcpus, self._use())
         if self._accounts is not None:
-            if self._reserved and Tier.BACKGROUND in tiers.values():  # of guests that are here already
+            if self._reserved and Tier.BACKGROUND in tiers.values():  # must not block guests here
                 self._accounts.sync()
                 self._reserved, self._reserved_at = 0, time.monotonic()
             self._accounts.exchange(tiers)
@@ -192,7 +192,7 @@ class Tiers:
             if instance not in staying:
                 self._driver.place(instance, place.tier, place.pcpus)
 
-    # What is found --------------------------------------------------------------------------------------------------
+    # Reconciliation -------------------------------------------------------------------------------------------------
 
     def _look(self) -> bool:
         changes = self._changes
@@ -201,7 +201,7 @@ class Tiers:
         allocated = self._allocated()
         with self._lock:
             if changes != self._changes:
-                return True  # what was read is not so any more
+                return True  # the observations are outdated
             self._guests = guests
             self._forget(allocated)
             self._follow(allocated or {})
@@ -213,7 +213,7 @@ class Tiers:
         return False
 
     def _allocated(self) -> Mapping[str, Tier] | None:
-        """Return the allocations in Placement; None = Placement is not configured, or does not answer."""
+        """Return the allocations in Placement; None if Placement is not configured or does not answer."""
         if self._accounts is None:
             return None
         if time.monotonic() - self._reserved_at >= RESERVE_S:
@@ -228,7 +228,7 @@ class Tiers:
         return found
 
     def _forget(self, allocated: Mapping[str, Tier] | None) -> None:
-        """Strike out guests that are gone for good, so that others can have their pCPUs."""
+        """Remove guests that have ended from the book, so that others can get their pCPUs."""
         now_s, entries = time.time(), self._book.entries()
         kept = {}
         for instance, entry in entries.items():
@@ -243,7 +243,7 @@ class Tiers:
             self._book.write(kept)
 
     def _follow(self, allocated: Mapping[str, Tier]) -> None:
-        """Write down what Placement has exchanged, and an agent had not got to write down before it ended."""
+        """Record exchanges that were made in Placement by an agent that ended before it could record them."""
         entries = self._book.entries()
         places = {instance: entry.place for instance, entry in entries.items()}
         tiers = {
@@ -259,7 +259,7 @@ class Tiers:
         self._book.write(entries | {each: replace(entries[each], place=place) for each, place in new.items()})
 
     def _attempt(self, guest: TieredGuest, allocated: Mapping[str, Tier]) -> None:
-        """Put a guest where it is to be, unless it is there."""
+        """Move a guest to its place, unless it is already there."""
         try:
             if guest.wanted is None:
                 self._release(guest)
@@ -275,12 +275,12 @@ class Tiers:
             self._complaints.pop(guest.instance, None)
 
     def _release(self, guest: TieredGuest) -> None:
-        """Give a guest back what it had: it asks for no tier any more, or an agent before this one left it in one."""
+        """Restore the state of a guest from before it had a tier, because it does not request one (any more)."""
         self._driver.release(guest.instance)
         self._book.write({each: entry for each, entry in self._book.entries().items() if each != guest.instance})
 
     def _place_of(self, guest: TieredGuest, allocated: Mapping[str, Tier]) -> Place:
-        """Return where a guest is to be: the book's word on its tier comes before Placement's, this before its wish."""
+        """Return the place of a guest; its tier is that of the book, else of Placement, else the requested one."""
         entries = self._book.entries()
         entry = entries.get(guest.instance)
         tier: Tier = Tier.FOREGROUND if guest.wanted == Tier.FOREGROUND else Tier.BACKGROUND
@@ -291,7 +291,7 @@ class Tiers:
         old = () if entry is None else entry.place.pcpus
         try:
             pcpus = find_pcpus(tier, guest.vcpus, self._pcpus, others.values(), self._use(), preferred=old)
-        except Conflict:  # those that do not run now take other pCPUs when they come back
+        except Conflict:  # guests that do not run now get other pCPUs when they return
             running = [place for each, place in others.items() if each in self._guests]
             pcpus = find_pcpus(tier, guest.vcpus, self._pcpus, running, self._use(), preferred=old)
         place = Place(tier, pcpus)
@@ -307,7 +307,7 @@ class Tiers:
         )
 
     def _raise(self, guest: TieredGuest) -> None:
-        """Move a guest that leaves its tier to the pool to the foreground, if there is room for all of it."""
+        """Move a guest that requests tier `auto` to the foreground, if there is room for all its vCPUs."""
         entry = self._book.entries().get(guest.instance)
         if guest.wanted != Tier.AUTO or entry is None or entry.place.tier == Tier.FOREGROUND:
             return
@@ -319,7 +319,7 @@ class Tiers:
             LOG.warning("guest %s: stays in the background: %s", guest.name, error)
 
     def _use(self) -> dict[tuple[Tier, int], float]:
-        """Return the use of each pCPU by the guest of each tier, where it was measured."""
+        """Return the measured usage of each pCPU by the guest of each tier, by tier and pCPU."""
         found = {}
         for instance, entry in self._book.entries().items():
             for pcpu, share in zip(entry.place.pcpus, self._meter.usage(instance), strict=False):
@@ -327,7 +327,7 @@ class Tiers:
         return found
 
     def _crowded(self) -> int:
-        """Return the number of pCPUs with nothing but a foreground that have nothing left for more (section 2.1)."""
+        """Return the number of pCPUs with only a foreground whose usage reaches the threshold (section 2.1)."""
         if self._usage_threshold >= 1:
             return 0
         in_use, places = self._meter.in_use(), [entry.place for entry in self._book.entries().values()]

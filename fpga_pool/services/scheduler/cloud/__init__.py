@@ -1,1 +1,1 @@
-"""What schedulers settle with Nova, Placement and Keystone: slots of instances, providers, migrations, limits."""
+"""Interfaces of schedulers to Nova, Placement and Keystone: slots of instances, providers, migrations, limits."""

@@ -43,7 +43,7 @@ class Allocations(Protocol):
 
 
 class Instances:
-    """Claims and releases; threads may share it."""
+    """Claims and releases the slots of instances; thread-safe."""
 
     def __init__(
         self,
@@ -108,19 +108,19 @@ class Instances:
 
 
 def _satisfies(held: list[Lease], wanted: AcceleratorRequest) -> bool:
-    """Return whether a virtual machine holds what it wants: then it can begin again without Placement."""
+    """Return whether a virtual machine already holds the slots that it wants, and so can restart without Placement."""
     return len(held) == wanted.count and all(lease.function == wanted.function for lease in held)
 
 
-#: How soon Placement is asked again when it did not answer.
+#: Interval at which Placement is queried again if it did not answer.
 AGAIN_S = 5.0
 
 
 class Departures:
     """Checks instances that have reportedly left their host, in its own thread.
 
-    An agent gives back what its guests held when it sees them end; this is for agents that do not see it.  What is
-    noted here and lost in a crash, the comparison of all leases with Placement finds within two minutes.
+    An agent releases the slots of its guests when it sees them end; this class is for agents that do not see it.  If a
+    crash loses noted instances, the comparison of all leases with Placement finds them within two minutes.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Departures:
         self.loop = Loop("departures", self.step, AGAIN_S)
 
     def note(self, instance: str) -> None:
-        """Have an instance looked at; any thread may call this."""
+        """Have an instance checked; any thread may call this."""
         with self._lock:
             self._noted.add(instance)
         self.loop.wake()

@@ -18,9 +18,9 @@ from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
 
-#: How often the shard is looked at for changes, how often Placement is, and how soon after what could not be done.
+#: Intervals of checks of the shard for changes, of full comparisons with Placement, and of retries after failures.
 LOOK_S, COMPARE_S, RETRY_S = 5.0, 60.0, 10.0
-#: A large shard is looked at less often, so that it takes at most this share of the time.
+#: A large shard is checked less often, so that the checks take at most this share of the time.
 LOOKING_SHARE = 0.05
 
 
@@ -93,7 +93,7 @@ AUDIT_S = 60.0
 
 
 class LeaseWatch:
-    """Releases leases of instances that have no allocation of the slot in Placement any more."""
+    """Releases leases of instances that no longer have an allocation of the slot in Placement."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class LeaseWatch:
         self._remarks: tuple[str, ...] = ()
 
     def step(self) -> bool:
-        """Check, log new findings, and repair those that were present at the last check already."""
+        """Check, log new findings, and repair those that were already present at the last check."""
         try:
             found = lease_findings(self._store, self._placement, self._allocations, self._shard)
         except ServiceUnavailable as error:
@@ -149,7 +149,7 @@ def loops(
     settings: PoolSettings,
     clock: Clock,
 ) -> list[Loop]:
-    """Return what keeps Placement and a shard agreed, where there is a Placement."""
+    """Return the loops that reconcile a shard with Placement; empty if there is no Placement."""
     if placement is None:
         return []
     inventory = Inventory(store, shard, placement, catalogue, settings, clock)

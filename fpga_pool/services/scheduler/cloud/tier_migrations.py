@@ -1,7 +1,7 @@
 """Live migrations of servers of tier `auto` to hosts with a free foreground, by Nova.
 
-What is free is Placement's word, what a server gets its agent's, what was migrated lately Nova's.  So nothing has to be
-remembered, and a scheduler that takes over goes on.
+Free pCPUs are read from Placement, the usage of servers from their agents, and recent migrations from Nova.  So there
+is no state to remember, and a scheduler that takes over can continue.
 """
 
 import logging
@@ -25,19 +25,19 @@ if TYPE_CHECKING:  # openstacksdk takes a second to load
 
 LOG = logging.getLogger(__name__)
 
-#: How often servers and hosts are looked at.
+#: Interval of checks of servers and hosts.
 LOOK_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationLimits:
-    """How often servers may be migrated, and what that costs."""
+    """Limits and costs of migrations of servers."""
 
-    #: Live migrations in Nova at a time, those that others have requested included.
+    #: Concurrent live migrations in Nova, including those that others have requested.
     at_once: int
     #: How long a server stays where it was migrated to, or where it could not be migrated from.
     pause_s: float
-    #: Cost: a fixed time, and the memory at this rate.
+    #: Duration of a migration: a fixed time, plus the time to transfer the memory at this rate.
     fixed_s: float
     bps: float
 
@@ -54,7 +54,7 @@ class Agents(Protocol):
 
 
 class TierMigrations:
-    """Looks for servers that are worth a migration, and requests it of Nova.  For one thread."""
+    """Finds servers that are worth a migration, and requests it from Nova.  Not thread-safe."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class TierMigrations:
         is_mine: Callable[[], bool],
         clock: Clock,
     ) -> None:
-        """`is_mine` says whether this scheduler is the one that does it."""
+        """Create it; `is_mine` returns whether this scheduler is the one that migrates servers."""
         self._store = store
         self._placement = placement
         self._nova = nova
@@ -76,11 +76,11 @@ class TierMigrations:
         self._limits = limits
         self._is_mine = is_mine
         self._clock = clock
-        #: Servers whose migration Nova has refused at once, of which it keeps no record, and until when they wait.
+        #: Servers whose migration Nova refused immediately, which it does not record, and until when they wait.
         self._refused: dict[str, float] = {}
 
     def step(self) -> bool:
-        """Request the migrations that are due."""
+        """Request the migrations that are worthwhile now."""
         now_s = self._clock()
         self._refused = {server: until_s for server, until_s in self._refused.items() if until_s > now_s}
         if not self._is_mine():
@@ -100,7 +100,7 @@ class TierMigrations:
         return False
 
     def _hosts(self) -> Mapping[str, str]:
-        """Return the hosts that live and have tiers, each with its provider of them."""
+        """Return the live hosts that have tiers, each with the uuid of its resource provider for tiers."""
         having = {provider.uuid for provider in self._placement.owned(TIERS_TRAIT)}
         with self._store.reading() as tx:
             known = {host.name: tiers_provider_uuid(host.node or host.name) for host in tx.hosts() if host.alive}
@@ -109,7 +109,7 @@ class TierMigrations:
     def _free(self, hosts: Mapping[str, str]) -> dict[str, int]:
         """Return the pCPUs of each host that are free in both tiers.
 
-        Nova has a server arrive in the background, from where its agent brings it to the foreground.
+        A server that Nova migrates arrives in the background, and then its agent moves it to the foreground.
         """
         free = self._placement.free(TIER_CLASSES[Tier.FOREGROUND], TIER_CLASSES[Tier.BACKGROUND])
         return {host: free[provider] for host, provider in hosts.items() if provider in free}
@@ -117,7 +117,7 @@ class TierMigrations:
     def _waiting(
         self, hosts: Mapping[str, str], free: Mapping[str, int], resting: set[str], now_s: float
     ) -> list[WaitingServer]:
-        """Return the servers that are held back; Nova and the agents are asked for no others."""
+        """Return the servers that are held back by guests in the foreground, with their data from Nova."""
         found = []
         for host in hosts:
             try:
@@ -131,7 +131,7 @@ class TierMigrations:
         return found
 
     def _weighed(self, server: WaitingServer, host: str, now_s: float) -> WaitingServer | None:
-        """Return a server with what Nova knows of it; None where it cannot be migrated now."""
+        """Return a server with its data from Nova; None if it cannot be migrated now."""
         try:
             about = self._nova.show(server.name)
         except FpgaPoolError as error:
@@ -170,9 +170,9 @@ class TierMigrations:
 
 
 def held_back(guests: Sequence[GuestTier], free: int) -> list[WaitingServer]:
-    """Return the guests of a host that may be migrated and whose foreground holds them back.
+    """Return the guests of a host that may be migrated and are held back by guests in the foreground.
 
-    Those for whom the host itself has room are left to its agent. What only Nova knows of them is missing: 0.
+    Guests for which the host itself has room are left to its agent. Fields that only Nova knows are 0.
     """
     in_front = {
         pcpu: usage

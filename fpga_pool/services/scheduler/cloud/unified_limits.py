@@ -19,7 +19,7 @@ from fpga_pool.model.objects.quotas import UNLIMITED, ProjectLimits, QuotaLimits
 LOG = logging.getLogger(__name__)
 
 GROUP = "oslo_limit"
-#: Keystone's numbers have 31 bits, so that bytes are counted in units of this many.
+#: Unit of limits in bytes, because Keystone's numbers have 31 bits.
 MIB = 1 << 20
 #: The name of each resource among Keystone's limits of the service.
 NAMES: Mapping[Resource, str] = {one: one.value for one in Resource} | {Resource.INPUT_BYTES: "input_mib"}
@@ -28,12 +28,12 @@ MAX_AGE_S = 30.0
 
 
 class UnifiedLimits:
-    """Limits by project as Keystone had them at most MAX_AGE_S ago, or last while it does not respond.
+    """Limits by project from Keystone: at most MAX_AGE_S old, or the last known ones while it does not respond.
 
     Parameters
     ----------
     enforcer
-        Makes oslo.limit's Enforcer, which asks Keystone; called when limits are needed first.
+        Creates oslo.limit's Enforcer, which queries Keystone; called when limits are first needed.
     defaults
         Limits for resources that are not registered with Keystone.
 
@@ -49,7 +49,7 @@ class UnifiedLimits:
         self._known: dict[str, tuple[ProjectLimits, float]] = {}
 
     def of(self, project_id: str) -> ProjectLimits:
-        """Return the limits of a project; ServiceUnavailable if Keystone does not respond and they are not known."""
+        """Return the limits of a project; raise ServiceUnavailable if they are unknown and Keystone is silent."""
         now_s = self._timer()
         found, read_s = self._known.get(project_id, (None, 0.0))
         if found is not None and now_s - read_s < MAX_AGE_S:
@@ -60,10 +60,10 @@ class UnifiedLimits:
         except (ClientException, SDKException, SessionInitError, ValueError) as error:
             if found is None:
                 raise ServiceUnavailable(
-                    f"the limits of project {project_id} are not known: Keystone does not name them ({error}); try "
+                    f"the limits of project {project_id} are not known: Keystone did not return them ({error}); try "
                     "again later"
                 ) from error
-            LOG.warning("Keystone does not name the limits of project %s, the last known ones apply: %s",
+            LOG.warning("Keystone did not return the limits of project %s; the last known ones apply: %s",
                         project_id, error)  # fmt: skip
             read = found
         self._known[project_id] = read, now_s
@@ -84,7 +84,7 @@ def _limits(named: list[tuple[str, int]]) -> QuotaLimits:
 
 
 def open_unified_limits(conf: cfg.ConfigOpts, defaults: QuotaLimits) -> UnifiedLimits:
-    """Return Keystone's limits as configured; InvalidInput if it is not said how to ask Keystone.
+    """Return Keystone's limits as configured; raise InvalidInput if the access to Keystone is not configured.
 
     `conf` must be the process's own `cfg.CONF`: oslo.limit reads no other.
     """
@@ -93,7 +93,5 @@ def open_unified_limits(conf: cfg.ConfigOpts, defaults: QuotaLimits) -> UnifiedL
     except (ClientException, MissingAuthPlugin) as error:
         raise InvalidInput(f"[{GROUP}]: {error}") from error
     if not conf.oslo_limit.auth_type:
-        raise InvalidInput(
-            f"[{GROUP}] auth_type: expected how Keystone is asked, since [scheduler] limits_from is keystone"
-        )
+        raise InvalidInput(f"[{GROUP}] auth_type: missing; required because [scheduler] limits_from is keystone")
     return UnifiedLimits(lambda: limit.Enforcer(lambda *_: {}, cache=False), defaults)

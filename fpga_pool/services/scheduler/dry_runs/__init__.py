@@ -1,1 +1,1 @@
-"""Plans of work that nobody has created."""
+"""Dry runs: plans of work that is not created."""

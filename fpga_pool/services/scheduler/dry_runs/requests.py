@@ -1,4 +1,4 @@
-"""Requests of tenants for dry runs, which are part of `services.scheduler.endpoint`."""
+"""Requests of tenants for dry runs: a part of `services.scheduler.endpoint`."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -31,13 +31,13 @@ PlanT = TypeVar("PlanT")
 
 
 class DryRunRequests:
-    """Answers what would become of work if it was created now; nothing is stored, loaded or sent.
+    """Predicts how work would be executed if it was created now; nothing is stored, loaded or sent.
 
-    Errors are those of its creation; TooManyRequests where another dry run takes place.
+    Raises the same errors as its creation, and TooManyRequests while another dry run is in progress.
     """
 
     _service: SchedulerService
-    #: Returns a request with the policy in force; InvalidInput if it cannot be had.
+    #: Returns a request with the effective policy; raises InvalidInput if that policy cannot be used.
     _with_policy: Callable[[BatchRequest], BatchRequest]
 
     @answers
@@ -91,7 +91,7 @@ class DryRunRequests:
         admit: Callable[[SqlTransaction, float], AdmittedT],
         plan: Callable[[AdmittedT, DryRunContext], PlanT],
     ) -> PlanT:
-        """Return the plan of what `admit` returns for a request; no transaction is open while a policy decides."""
+        """Return the plan of the work that `admit` returns; no transaction is open while a policy decides."""
         service = self._service
         unified = service.unified(request.project_id)
         with service.dry_runs.turn(request.project_id):
@@ -115,7 +115,7 @@ class DryRunRequests:
 
 
 def _new(tx: SqlTransaction, batch: Batch, jobs: list[Job]) -> tuple[Batch, list[Job]]:
-    """Return a batch and its jobs; DuplicateId if one of them exists."""
+    """Return a batch and its jobs; raise DuplicateId if one of them already exists."""
     tx.refuse_stored(Batch, [batch.uuid])
     tx.refuse_stored(Job, [job.uuid for job in jobs])
     return batch, jobs

@@ -1,4 +1,4 @@
-"""When which project may have a dry run."""
+"""Limits on when each project may have a dry run."""
 
 import threading
 import time
@@ -7,30 +7,30 @@ from contextlib import contextmanager
 
 from fpga_pool.model.exceptions import TooManyRequests
 
-#: A dry run that takes no longer makes nobody wait.
+#: After a dry run that takes no longer, its project need not wait for the next one.
 SHORT_S = 0.05
-#: So long one waits for that of another project.
+#: How long a dry run waits for that of another project.
 PATIENCE_S = 1.0
 
 
 class DryRuns:
-    """Lets work be planned that nobody has created: one at a time, and for each project half of the time at most.
+    """Admits dry runs: one at a time, and those of each project for at most half of the time.
 
-    So at most one thread competes with the planners, one of each project waits, and no project keeps others from a dry
-    run.
+    So at most one thread competes with the planners, one thread of each project waits, and no project keeps others from
+    dry runs.
     """
 
     def __init__(self, timer: Callable[[], float] = time.monotonic, patience_s: float = PATIENCE_S) -> None:
         self.timer = timer
         self._patience_s = patience_s
         self._busy, self._lock = threading.Lock(), threading.Lock()
-        #: Under the lock: projects that have a dry run or wait for it, and until when others wait for their next one.
+        #: Guarded by the lock: projects with a running or waiting dry run, and until when other projects must pause.
         self._present: set[str] = set()
         self._waits_until: dict[str, float] = {}
 
     @contextmanager
     def turn(self, project_id: str) -> Iterator[None]:
-        """Have a dry run take place; TooManyRequests if others do for too long, or this project's last was long."""
+        """Admit a dry run; raise TooManyRequests if others take too long, or the project must pause after its last."""
         self._enter(project_id)
         try:
             if not self._busy.acquire(timeout=self._patience_s):

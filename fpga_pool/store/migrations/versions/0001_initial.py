@@ -1,6 +1,6 @@
 """The schema of release 0.1.0: every object of the pool, the outbox, and the runs that time models are fitted to.
 
-A migration stays as it is while the code moves on: it names plain SQL types, not the classes of objects.
+A migration must not change when the code does, so it uses plain SQL types, not the classes of objects.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ TABLE_OPTIONS: Any = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mys
 
 
 def upgrade() -> None:
-    """Create everything."""
+    """Create all tables."""
     _create_schedulers()
     _create_enrolments()
     _create_hosts()
@@ -339,7 +339,7 @@ def _create_commands() -> None:
         *_columns(WORD, "request_id", "global_request_id"),
         *_columns(LONG_TEXT, "action"),
         *_columns(INTEGER, "epoch", "sequence"),
-        # Positions are never used again.
+        # Positions are never reused.
         sqlite_autoincrement=True,
     )
     op.create_index("ix_commands_host", "commands", ["host"])

@@ -1,4 +1,4 @@
-"""What every egress driver does (`EgressDriver`); tests/functional/tc runs this on the drivers that need a device."""
+"""The contract of all egress drivers (`EgressDriver`). tests/functional/tc runs it on drivers that need a device."""
 
 import math
 from importlib.metadata import entry_points
@@ -18,7 +18,7 @@ def driver(request):
 
 @pytest.fixture
 def make_flow():
-    """Make flows that nobody uses, told apart by a number."""
+    """Return a function that makes flows without traffic, which differ by a number."""
 
     def make(number):
         return Flow(
@@ -35,7 +35,7 @@ def limits(driver):
 
 def test_drivers_are_registered_by_their_class():
     found = {point.name: point.load() for point in entry_points(group="fpga_pool.egress_drivers")}
-    # Whoever adds one runs this suite over it.
+    # Run this suite on each driver that is added.
     assert found.keys() == {"pacing", "tc"}
     assert all(issubclass(driver, EgressDriver) for driver in found.values())
 

@@ -14,7 +14,7 @@ UNLIMITED = 2 ** (8 * struct.calcsize("@L")) - 1
 
 
 def kernel_rate(sock):
-    """Bytes per second, as the kernel has it."""
+    """Return the pacing rate of a socket in bytes/s, as the kernel reports it."""
     return struct.unpack("@L", sock.getsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.calcsize("@L")))[0]
 
 
@@ -81,7 +81,7 @@ def test_little_waits_unsent_in_the_kernel(driver, pair):
 
 
 def test_paced_socket_takes_less_than_an_unpaced_one(driver, make_pair):
-    """The far end reads all it gets; 50 times the sender may write 64 KiB, if the kernel takes it."""
+    """The receiver reads everything. The sender tries 50 times to write 64 KiB, if the kernel accepts data."""
 
     def taken_bytes(rate_bps):
         near, far = make_pair()
@@ -149,5 +149,5 @@ def test_port_that_is_none(port):
     ("rate_bps", "bytes_per_s"), [(8e6, 1_000_000), (1.0, 1), (math.inf, UNLIMITED), (1e30, UNLIMITED - 1)]
 )
 def test_value_for_the_kernel(rate_bps, bytes_per_s):
-    """Never 0, and never by accident the value that means no limit."""
+    """The value is never 0, and is the value for "no limit" only if the rate is infinite."""
     assert pacing_value(rate_bps) == bytes_per_s

@@ -1,4 +1,4 @@
-"""What guest drivers need not do."""
+"""Methods that guest drivers need not implement."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from fpga_pool.model.exceptions import InvalidInput
 
 
 class Channels(GuestDriver):
-    """A driver that was written before there was anything else."""
+    """A driver of channels only, without PCI passthrough."""
 
     from_conf = watch = running = find = check = attach = detach = close = None
 

@@ -1,4 +1,4 @@
-"""Domains as libvirt and Nova describe them."""
+"""Domains as described by libvirt and Nova."""
 
 import math
 
@@ -95,7 +95,7 @@ def interface(device, bandwidth=""):
 
 def test_finds_the_taps_of_neutrons_ports_with_their_addresses_and_limits():
     ports = port("567a4527-b0e4-4d0a-bcc2-71fda37897f7", "192.168.1.5", "fd00::5") + port("aaaaaaaa-bb-cc", "10.0.0.5")
-    # libvirt shapes what the guest is sent (inbound) as well; that is another direction.
+    # libvirt can also limit the traffic to the guest (inbound), which does not count here.
     limit = "<bandwidth><inbound average='1'/><outbound average='2500' peak='5000'/></bandwidth>"
     devices = interface("tap567a4527-b0", limit) + interface("tapaaaaaaaa-bb") + interface("macvtap0")
     assert parse(domain(ports=ports, devices=devices)).taps == (

@@ -1,4 +1,4 @@
-"""The compute service in memory, and a host of it."""
+"""The compute service in memory, and one of its hosts."""
 
 import pytest
 

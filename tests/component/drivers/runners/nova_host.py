@@ -1,4 +1,4 @@
-"""A host whose agent has processes be servers of the compute service in memory."""
+"""A host whose agent runs processes as servers of the compute service in memory."""
 
 from fpga_pool.drivers.runners.nova import NovaRunner, Times
 from fpga_pool.drivers.runners.nova_servers import Servers
@@ -35,12 +35,12 @@ class Host:
         self.clock[0] += length_s
 
     def observe(self):
-        """Look again, when Nova is to be asked again."""
+        """Observe after the polling interval, so that Nova is asked again."""
         self.later(10.0)
         return self.runner.observe()
 
     def launched(self, spec=SPEC, processor=1, tier=FRONT):
-        """A process that runs in its place."""
+        """Launch a process, wait until it runs in its place, and return its server."""
         self.later(10.0)
         self.runner.launch(spec, processor, tier)
         self.api.build()
@@ -53,7 +53,7 @@ class Host:
         return self.server()
 
     def launched_beside(self, spec, processor):
-        """Another process, in the foreground of another processor."""
+        """Launch another process in the foreground of another processor."""
         self.later(10.0)
         self.runner.launch(spec, processor, FRONT)
         self.api.build()

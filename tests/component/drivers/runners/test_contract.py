@@ -1,4 +1,4 @@
-"""What every runner does (`Runner`): the simulated one, and that of Nova on a compute service in memory.
+"""The contract of all runners (`Runner`): the simulated one, and that of Nova on a compute service in memory.
 
 The runner of libvirt needs a hypervisor: tests/functional/compute/test_gang_runner.py.
 """
@@ -18,7 +18,7 @@ FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 
 
 class SimulatedBench:
-    """Processes that files describe."""
+    """Processes that are described by files."""
 
     def __init__(self, directory, clock):
         self._clock = clock
@@ -53,7 +53,7 @@ class NovaBench:
         self._host.later(10.0)
         self.runner.launch(spec, processor, tier)
         self._host.api.build()
-        for _ in range(3):  # Nova does it later, and the agent puts it into its tier
+        for _ in range(3):  # Nova builds it asynchronously, and the agent sets its tier after that
             if self.observe()[spec.key].tier is None:
                 self.runner.set_tier(spec.key, tier)
 
@@ -80,7 +80,7 @@ def places(bench):
 
 def test_runners_are_registered_by_their_class():
     found = {point.name: point for point in entry_points(group="fpga_pool.runners")}
-    # Whoever adds one runs this suite over it.
+    # Run this suite on each runner that is added.
     assert found.keys() == {"libvirt", "nova", "simulated"}
     assert all(issubclass(found[name].load(), Runner) for name in ("nova", "simulated"))
 

@@ -1,4 +1,4 @@
-"""The domain of a process: what libvirt is told, and what is read from it again."""
+"""The libvirt domain of a process: its definition, and the values that are read from it."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -73,7 +73,7 @@ def test_a_disk_is_read_only_and_a_nic_is_there_where_there_is_a_bridge():
 
 
 def test_a_guest_that_goes_on_is_the_same_machine_in_another_place():
-    """Its memory's own description has what its old host made of it: the pins and priority there."""
+    """The saved domain contains the CPU pins and the priority of the old host."""
     before = Before(shares=1024, emulator="0,1", vcpus=("0,1",)).to_xml()
     saved = made().replace("</metadata>", f"{before}</metadata>")
     saved = saved.replace("</vcpu>", "</vcpu><cputune><shares>2</shares><vcpupin vcpu='0' cpuset='3'/></cputune>")

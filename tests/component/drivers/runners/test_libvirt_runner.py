@@ -1,4 +1,4 @@
-"""The libvirt runner where something goes wrong: what it asks libvirt for, and when it gives up."""
+"""The libvirt runner in case of failures: its requests to libvirt, and when it gives up."""
 
 import os
 import threading
@@ -23,7 +23,7 @@ MANAGED_SAVE, SNAPSHOTS, CHECKPOINTS = 1, 2, 16  # virDomainUndefineFlagsValues
 
 
 class Domain:
-    """One domain of a process, as libvirt has it; some of what libvirt keeps of it hinders `undefine`."""
+    """The domain of a process, with the interface of libvirt. State that libvirt keeps may prevent `undefine`."""
 
     def __init__(self, connection, keeps=0):
         self.connection, self.keeps, self.active = connection, keeps, True
@@ -61,7 +61,7 @@ class Domain:
 
 
 class Connection:
-    """What the runner asks of libvirt here."""
+    """The part of a libvirt connection that the runner uses."""
 
     def __init__(self):
         self.domains = []
@@ -78,7 +78,7 @@ class Connection:
 
 
 class Tiers:
-    """Remembers what it was asked for; has no guest if `missing` says so."""
+    """A tier driver that records its calls. It finds no guest if `missing` has a reason."""
 
     def __init__(self):
         self.calls, self.found, self.missing = [], [], ""
@@ -145,7 +145,7 @@ def test_a_guest_that_runs_and_cannot_be_found_is_not_taken_for_one_that_has_end
 def test_a_guest_that_has_ended_at_once_was_launched(runner, domain, tiers, monkeypatch):
     monkeypatch.setattr(process_guests, "END_SEEN_S", 20.0)
     tiers.missing = "u.pid: missing"
-    threading.Timer(0.1, domain.destroy).start()  # libvirt sees it a moment later
+    threading.Timer(0.1, domain.destroy).start()  # libvirt notices the end a moment later
     runner.launch(SPEC, 1, BEHIND)
     assert not domain.active
 
@@ -168,7 +168,7 @@ def test_a_guest_whose_save_does_not_end_is_not_told_to_have_ended(runner, domai
 def test_the_cpu_time_of_a_guest_is_that_of_its_control_group(runner, domain):
     assert runner.observe()[KEY].cpu_s == 2.5
     domain.destroy()
-    assert runner.observe()[KEY].cpu_s == 2.5  # what was read last
+    assert runner.observe()[KEY].cpu_s == 2.5  # the last value that was read
 
 
 def test_old_consoles_are_removed_but_for_those_of_guests_that_print_nothing(runner, domain, tmp_path):
@@ -180,7 +180,7 @@ def test_old_consoles_are_removed_but_for_those_of_guests_that_print_nothing(run
         os.utime(tmp_path / name, (1.0, 1.0))
     (tmp_path / f"{other}.1.log").touch()
     runner.observe()
-    # What is here is new to the other hosts, which do not know it.
+    # Files of processes on this host get a new time, so that other hosts, which do not know the processes, keep them.
     assert {path.name: path.stat().st_mtime > 1.0 for path in tmp_path.iterdir()} == {
         mine: True, f"{other}.1.log": True, f"{other}.0.txt": False, "notes.log": False
     }  # fmt: skip

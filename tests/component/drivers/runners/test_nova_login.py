@@ -1,4 +1,4 @@
-"""Who the Nova runner is at Keystone: what is configured, and how long it waits for answers."""
+"""The login of the Nova runner at Keystone: its configuration and its timeouts."""
 
 import pytest
 import requests
@@ -45,7 +45,7 @@ def test_an_account_that_cannot_be_right_is_refused(tmp_path):
 
 
 class Wire(requests.adapters.BaseAdapter):
-    """What is below requests: it takes every request, and loses every answer."""
+    """A transport that accepts every request and loses every answer."""
 
     def __init__(self):
         super().__init__()
@@ -65,9 +65,9 @@ def wire(monkeypatch):
     return Wire()
 
 
-@pytest.mark.filterwarnings("ignore:The 'service_type' parameter")  # of the SDK to itself
+@pytest.mark.filterwarnings("ignore:The 'service_type' parameter")  # the SDK warns of its own call
 def test_a_question_is_asked_again_and_a_request_whose_answer_is_lost_is_sent_once(tmp_path, wire):
-    """Nova may be making a server: keystoneauth would ask it for two more, whatever the method."""
+    """Nova may already build the server. keystoneauth by itself would repeat the request twice, whatever the method."""
     options = "auth_type = none\nendpoint = http://nova.test/v2.1\n"
     cloud = log_in(configured(tmp_path, options))
     cloud.session.session = requests.Session()

@@ -1,4 +1,4 @@
-"""The Nova runner where answers are lost, requests are refused, and parts of the cloud do not answer."""
+"""The Nova runner when answers are lost, requests are refused, or parts of the cloud do not answer."""
 
 import pytest
 import requests
@@ -32,7 +32,7 @@ def test_a_request_whose_answer_was_lost_is_not_repeated_while_it_may_still_be_a
     with pytest.raises(ServiceUnavailable):
         host.runner.launch(SPEC, 1, FRONT)
     [late] = api.servers.values()
-    api.servers.clear()  # Nova has not written it yet
+    api.servers.clear()  # Nova has not stored the server yet
     api.lost = ""
     for act in (lambda: host.runner.launch(SPEC, 1, FRONT), lambda: host.runner.end(KEY)):
         with pytest.raises(ServiceUnavailable, match="waits for an earlier request to Nova"):
@@ -51,7 +51,7 @@ def test_an_agent_that_was_killed_after_its_request_finds_the_server(host, api):
 
 def test_of_two_servers_that_are_one_process_the_first_stays(host, api):
     first = host.launched()
-    # Nova lists it first: it has no host yet.
+    # Nova lists the second server first, because it has no host yet.
     api.servers["second"] = {**first, "id": "second", "created": "2026-11-22T00:01:00Z", "status": "BUILD"}
     assert set(host.observe()) == {KEY}
     assert list(api.servers) == [first["id"]]
@@ -72,7 +72,7 @@ def test_a_server_of_a_cell_that_does_not_answer_is_not_gone(host, api):
     server = host.launched()
     api.unheard = {server["id"]}
     assert host.observe()[KEY].phase is Phase.RUNNING
-    host.domain().end(SHUTDOWN)  # it may be a reboot: Nova does not tell
+    host.domain().end(SHUTDOWN)  # it may be a reboot: Nova does not tell which
     assert host.observe()[KEY].phase is Phase.RUNNING
     with pytest.raises(ServiceUnavailable):
         host.runner.end(KEY)
@@ -101,7 +101,7 @@ def test_what_was_not_found_by_a_proxy_is_not_gone(host, api):
 
 
 def test_a_guest_that_nova_has_left_behind_is_destroyed(host, api):
-    """Where nova-compute does not answer Nova deletes what it knows of a server, and no more."""
+    """If nova-compute does not answer, Nova deletes only its record of the server."""
     host.launched()
     domain, api.compute_down = host.domain(), True
     host.runner.end(KEY)
@@ -113,7 +113,7 @@ def test_a_guest_that_was_left_behind_before_the_agent_started_is_destroyed_and_
     gone = host.launched()
     host.launched_beside(OTHER, 2)
     [other] = [server for server in api.servers.values() if server is not gone]
-    other["metadata"]["fpga_pool.home"] = "two"  # it has gone on from it, and has not fetched it yet
+    other["metadata"]["fpga_pool.home"] = "two"  # another host continues it, and has not migrated it yet
     del api.servers[gone["id"]]
     host.restarted()
     assert host.observe() == {}

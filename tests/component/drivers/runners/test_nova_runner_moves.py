@@ -1,4 +1,4 @@
-"""The Nova runner: how a process goes on elsewhere from its server."""
+"""The Nova runner: a process is continued on another host from its server."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ from .nova_host import BEHIND, FRONT, KEY, OTHER, Host
 
 
 def saved(host):
-    """Save the process of a host, as its agent does: ask until it is."""
+    """Save the process of a host like its agent, by repeated requests until it is saved."""
     for _ in range(6):
         seen = host.observe()[KEY]
         if seen.phase is Phase.SAVED:
@@ -30,7 +30,7 @@ def saved(host):
 def arrived(host, spec, processor):
     host.later(10.0)
     host.runner.launch(spec, processor, FRONT)
-    for _ in range(6):  # Nova is asked each second until it runs here
+    for _ in range(6):  # Nova is asked each second until the server is here
         host.later(1.0)
         seen = host.runner.observe()[spec.key]
         assert seen.phase is Phase.RUNNING
@@ -47,11 +47,11 @@ def test_a_process_goes_on_elsewhere_from_its_server_and_its_cpu_time_counts_onc
     host.domain().cpu_s = 5.0
     seen = saved(host)
     assert (seen.saved, seen.done_s, seen.cpu_s) == (server["id"], 10.0, 5.0)
-    assert host.tiers.placed == {}  # it has its own pins again, that suit another host
+    assert host.tiers.placed == {}  # the server has its own CPU pins again, which suit another host
     target = host if there == "one" else Host(api, there, clock)
     spec = ProcessSpec(key=Key("a", 0, 2), processes=2, cpu_usage=0.5, work_s=60.0, done_s=10.0, saved=seen.saved)
     seen = arrived(target, spec, 0)
-    target.runner.discard(seen.saved or server["id"])  # as the agent does with what was gone on from
+    target.runner.discard(seen.saved or server["id"])  # the agent also discards the source of the continued process
     assert (server["OS-EXT-SRV-ATTR:host"], server["status"]) == (there, "ACTIVE")
     assert target.tiers.placed == {server["id"]: (FRONT, [0])}
     assert (seen.done_s, seen.cpu_s) == (10.0, 0.0)
@@ -121,7 +121,7 @@ def test_a_saved_server_that_nobody_goes_on_from_is_deleted_when_it_is_old(host,
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_process_that_goes_on_where_it_was_has_the_place_that_it_is_given_now(host, swapped):
-    """Not the tier that its server was put into before, nor the processor that its guest still tells of."""
+    """It must not get the tier that its server had before, nor the processor that its guest still reports."""
     host.launched()
     host.runner.set_tier(KEY, BEHIND)
     seen = saved(host)
@@ -143,7 +143,7 @@ def test_the_cpu_time_of_one_that_went_on_and_was_rebooted_counts_from_its_reboo
     key = Key("a", 0, 2)
     host.domain().cpu_s = 6.0
     assert host.observe()[key].cpu_s == 1.0
-    host.domain().cpu_s = 2.0  # of another QEMU
+    host.domain().cpu_s = 2.0  # CPU time of a new QEMU process
     assert host.observe()[key].cpu_s == 2.0
     host.domain().cpu_s = 7.0
     assert host.observe()[key].cpu_s == 7.0
@@ -169,10 +169,10 @@ def test_a_saved_server_that_nobody_goes_on_from_is_discarded(host, api):
     ],
 )
 def test_a_migration_that_fails_leaves_one_server_that_has_failed(host, api, clock, left, told):
-    """Nova 34 leaves it in error once libvirt was asked."""
+    """Nova 34 leaves the server in status ERROR if the migration fails after the request to libvirt."""
     server = host.launched()
     seen = saved(host)
-    api.os_migrateLive = lambda *_: server.update(left)  # Nova gives it up, and leaves the server where it was
+    api.os_migrateLive = lambda *_: server.update(left)  # Nova gives up and leaves the server where it was
     two = Host(api, "two", clock)
     two.later(10.0)
     spec = going_on(seen.saved)

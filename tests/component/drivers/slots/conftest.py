@@ -12,13 +12,13 @@ from fpga_pool.drivers.slots.simulated import SimulatedSlots
 from fpga_pool.model.objects.pool import SlotState
 
 PATIENCE_S = 60.0
-#: No test lets a job of this length end by itself.
+#: Computation time of a job that no test waits for.
 LONG_S = 300.0
 
 
 @pytest.fixture(scope="session")
 def catalogue(make_catalogue):
-    """A board that loads in 1 ms; sha256 takes 10 ms, wordcount runs until it is stopped."""
+    """Return a catalogue of a board that loads in 1 ms. sha256 takes 10 ms, wordcount runs until it is stopped."""
     functions = {
         "sha256": (0.01, "small", "large"),
         "aes": (0.01, "small", "large"),
@@ -35,7 +35,7 @@ def signing_key():
 
 @pytest.fixture(scope="session")
 def build(catalogue, signing_key):
-    """Return a bitstream of the fast board, signed by the trusted key."""
+    """Return a function that builds a bitstream of the fast board, signed with the trusted key."""
 
     def _build(function, kind="small"):
         return bitstream.build(catalogue.board("fast"), kind, catalogue.function(function), signing_key)
@@ -45,7 +45,7 @@ def build(catalogue, signing_key):
 
 @pytest.fixture
 def simulated(catalogue, signing_key):
-    """Build a simulated driver of the fast board."""
+    """Return a function that makes a simulated driver of the fast board."""
 
     def _simulated(**options):
         return SimulatedSlots(catalogue, "fast", **{"cards": 1, "trusted_key": signing_key.public_key(), **options})
@@ -60,7 +60,7 @@ def slot():
 
 @pytest.fixture
 def files(tmp_path):
-    """An input of 1000 bytes and a place for the result."""
+    """Return the paths of an input of 1000 bytes and of the result."""
     source = tmp_path / "source"
     source.write_bytes(bytes(range(250)) * 4)
     return SimpleNamespace(source=source, sink=tmp_path / "sink", input_bytes=1000)
@@ -68,7 +68,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def in_background():
-    """Call something in a thread of its own; returns the future."""
+    """Return a function that calls its argument in another thread and returns the future."""
     pool = ThreadPoolExecutor()
     yield pool.submit
     pool.shutdown(wait=True)
@@ -76,7 +76,7 @@ def in_background():
 
 @pytest.fixture
 def until():
-    """Wait until a condition holds."""
+    """Return a function that waits until a condition holds."""
 
     def _until(condition):
         give_up_s = time.monotonic() + PATIENCE_S

@@ -14,7 +14,7 @@ def sha256(build):
 
 @pytest.fixture
 def check(catalogue, signing_key):
-    """Verify for a small region of the fast board and sha256, unless told otherwise."""
+    """Return a function that verifies a bitstream, by default for sha256 in a small region of the fast board."""
 
     def _check(bitstream, board="fast", kind="small", function="sha256"):
         verify(bitstream, signing_key.public_key(), board, kind, catalogue.function(function))

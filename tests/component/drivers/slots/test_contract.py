@@ -1,4 +1,4 @@
-"""What every slot driver does (`SlotDriver`); runs over all drivers of the entry-point group."""
+"""The contract of all slot drivers (`SlotDriver`), tested on all drivers of the entry-point group."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ DRIVERS = sorted(point.name for point in entry_points(group="fpga_pool.slot_driv
 
 @pytest.fixture(params=DRIVERS)
 def driver(request):
-    """Every driver has a fixture of its name that builds one; `inventory` tells its slots."""
+    """Return a driver from the fixture of its name. `inventory` lists its slots."""
     return request.getfixturevalue(request.param)()
 
 

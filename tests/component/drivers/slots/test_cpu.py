@@ -1,4 +1,4 @@
-"""Workers of a host's CPU (`drivers.slots.cpu`)."""
+"""CPU workers of a host (`drivers.slots.cpu`)."""
 
 import hashlib
 import time
@@ -14,7 +14,7 @@ WORKER = SlotAddress("cpu", "worker0")
 
 @pytest.fixture
 def slow(make_catalogue):
-    """A function that takes 300 s of CPU for 1000 bytes, and one that takes none to speak of."""
+    """Return a catalogue: wordcount takes 300 s of CPU time for 1000 bytes, and sha256 almost none."""
     entry = {"version": "1.0", "slot_kinds": ["small"], "io_bps": 8e6, "preemptible": True, "source": "test"}
     entry["fpga_time"] = {"fast": {"a_s": 0.01, "b_s_per_byte": 1e-9}}
     slow = entry | {"cpu_time": {"a_s": 0, "b_s_per_byte": 0.3}}
@@ -65,7 +65,7 @@ def test_a_paced_job_takes_the_time_of_the_catalogue_until_it_is_stopped(cpu, fi
 
 
 def test_work_that_is_done_is_not_done_again(cpu, files, in_background, until):
-    # Of 300 s all but a share of 1e-6 is done: 0.3 ms are left.
+    # All but 1e-6 of the 300 s is done: 0.3 ms are left.
     began_s = time.monotonic()
     run(cpu, files, "wordcount", done=1 - 1e-6)
     assert time.monotonic() - began_s < 150

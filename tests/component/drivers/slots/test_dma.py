@@ -10,7 +10,7 @@ from fpga_pool.drivers.slots.card import SharedDma, max_min_shares
 
 
 def test_small_demands_are_met_and_the_rest_is_shared_equally():
-    # 10 among 1, 4, 8, 8: 1, then 9 among three = 3 each.
+    # The capacity of 10 for demands of 1, 4, 8 and 8: 1 for the first, and (10 - 1) / 3 = 3 for each other.
     assert max_min_shares(10, [8, 1, 4, 8]) == [3, 1, 3, 3]
 
 
@@ -40,7 +40,7 @@ def test_two_jobs_slow_down_while_both_run():
     dma = SharedDma(10)
     dma.start("a", demand_bps=10, work_s=2, now_s=0)
     dma.start("b", demand_bps=10, work_s=2, now_s=1)
-    # From 1 on both at half speed: a has 1 s left, ends at 3; b has then 1 s left at full speed, ends at 4.
+    # From 1 s on, both run at half speed. a has 1 s left and ends at 3 s. b then has 1 s left and ends at 4 s.
     assert dma.next_end_s() == 3
     dma.advance(3.5)
     assert not dma.is_active("a")
@@ -51,7 +51,7 @@ def test_ends_that_were_passed_over_count_from_when_they_happened():
     dma = SharedDma(10)
     dma.start("a", demand_bps=10, work_s=1, now_s=0)
     dma.start("b", demand_bps=10, work_s=2, now_s=0)
-    # a ends at 2; b has 1 s left then, ends at 3: nobody looked before 10.
+    # a ends at 2 s. b then has 1 s left and ends at 3 s, although the state is not read before 10 s.
     dma.advance(2.5)
     assert dma.next_end_s() == 3
     dma.advance(10)
@@ -63,7 +63,7 @@ def test_a_job_that_leaves_gives_its_share_back():
     dma.start("a", demand_bps=10, work_s=4, now_s=0)
     dma.start("b", demand_bps=10, work_s=4, now_s=0)
     dma.stop("b", now_s=2)
-    # a did 1 s of work in 2 s; 3 s left at full speed.
+    # a did 1 s of work in 2 s. The remaining 3 s run at full speed.
     assert dma.next_end_s() == 5
 
 
@@ -79,7 +79,7 @@ def test_with_a_cost_of_neighbours_jobs_slow_down_whatever_they_move():
     dma.start("a", demand_bps=0, work_s=3, now_s=0)
     assert dma.next_end_s() == 3
     dma.start("b", demand_bps=1, work_s=3, now_s=1)
-    # From 1 on each at 1 / 1.5: a has 2 s left, ends at 4; b has then 1 s left at full speed, ends at 5.
+    # From 1 s on, each runs at 1 / 1.5. a has 2 s left and ends at 4 s. b then has 1 s left and ends at 5 s.
     assert dma.next_end_s() == pytest.approx(4)
     dma.advance(4.5)
     assert dma.next_end_s() == pytest.approx(5)
@@ -87,7 +87,7 @@ def test_with_a_cost_of_neighbours_jobs_slow_down_whatever_they_move():
 
 @pytest.mark.parametrize(("demand_bps", "cost", "rate"), [(8, 0.0, 10 / 16), (1, 0.5, 1 / 1.5), (8, 0.5, 10 / 24)])
 def test_the_pools_model_learns_each_law_from_what_a_card_takes(demand_bps, cost, rate):
-    """Two slots, one of each function, with pauses; the estimates are the times alone."""
+    """Two slots with one function each, and pauses. The estimates are the times of the function alone."""
     rng, dma, runs = np.random.default_rng(0), SharedDma(10, cost), []
     begun, next_s = {}, {"a": 0.0, "b": 0.0}
     for _ in range(800):

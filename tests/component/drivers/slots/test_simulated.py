@@ -27,7 +27,7 @@ def test_cards_have_three_equal_slots_and_a_larger_one(simulated):
 
 @pytest.fixture
 def configured(catalogue, signing_key, tmp_path):
-    """Make the driver of a host with four cards, as its agent is configured."""
+    """Return a function that makes the driver of a host with four cards from the agent's configuration."""
 
     def configured(text):
         path = tmp_path / "fpga_pool.conf"
@@ -64,7 +64,7 @@ def test_a_negative_number_of_cards_is_refused(simulated):
 def test_a_run_is_never_shorter_than_its_time_model(simulated, slot, build, files):
     driver = simulated()
     driver.load(slot, build("sha256"))
-    # 10 ms + 1000 bytes * 1 ns
+    # 10 ms + 1000 bytes * 1 ns/byte
     assert run(driver, slot, files).seconds >= 0.010001
 
 
@@ -85,7 +85,7 @@ def test_a_function_the_catalogue_does_not_know_is_refused(simulated, slot, buil
 
 
 def test_a_load_waits_for_the_configuration_port_of_its_card(catalogue, signing_key, build, in_background):
-    # 4000 bytes at 320 kbit/s are 0.1 s; three loads one after the other.
+    # 4000 bytes at 320 kbit/s take 0.1 s. The three loads are sequential.
     slow = replace(catalogue.board("fast"), configuration_bps=3.2e5)
     driver = SimulatedSlots(replace(catalogue, boards={"fast": slow}), "fast", 1, signing_key.public_key())
     slots = [SlotAddress("sim0", f"slot{i}") for i in range(3)]
@@ -100,7 +100,7 @@ def test_a_load_waits_for_the_configuration_port_of_its_card(catalogue, signing_
 def test_a_job_slows_down_while_another_uses_the_dma_or_where_neighbours_cost(
     catalogue, signing_key, build, files, tmp_path, slot, in_background, until_busy, dma_bps, cost
 ):
-    # Both functions ask for 8 Mbit/s: all that the first card has; on the other one a neighbour costs as much.
+    # Both functions demand 8 Mbit/s, the whole DMA bandwidth of the first card. On the other, neighbours cost as much.
     board = replace(catalogue.board("fast"), dma_bps=dma_bps)
     driver = SimulatedSlots(
         replace(catalogue, boards={"fast": board}), "fast", 1, signing_key.public_key(), neighbour_cost=cost
@@ -110,7 +110,7 @@ def test_a_job_slows_down_while_another_uses_the_dma_or_where_neighbours_cost(
     driver.load(slot, build("sha256"))
     hog = in_background(driver.run, other, "wordcount", 1000, files.source, tmp_path / "words", "p1")
     until_busy(driver, other)
-    # Half speed: twice 10 ms + 1000 bytes * 1 ns
+    # half speed: 2 * (10 ms + 1000 bytes * 1 ns/byte)
     assert run(driver, slot, files).seconds >= 2 * 0.010001
     driver.stop(other)
     with pytest.raises(RunStopped):
@@ -144,7 +144,7 @@ def test_a_hung_job_ends_only_when_it_is_stopped_and_leaves_the_slot_faulted(
     driver.hang_next_run(slot)
     job = in_background(run, driver, slot, files)
     until_busy(driver, slot)
-    # Its time is 10 ms; it is still there after 50.
+    # The job would take 10 ms, and still runs after 50 ms.
     with pytest.raises(TimeoutError):
         job.result(timeout=0.05)
     driver.stop(slot)
@@ -207,7 +207,7 @@ def test_a_card_can_disappear_in_the_middle_of_a_run_and_return(simulated, slot,
 
 
 def outcomes(driver, slot, build, files):
-    """Return how 30 loads and runs of one slot end."""
+    """Return the outcomes of 30 loads and runs of one slot."""
     seen = []
     for _ in range(30):
         try:
@@ -273,13 +273,13 @@ def test_a_job_of_which_a_share_is_done_has_only_the_rest_to_do(simulated, build
     driver.stop(slot)
     with pytest.raises(RunStopped):
         job.result(timeout=60)
-    # Of 300 s all but a share of 1e-6 is done: 0.3 ms are left.
+    # All but 1e-6 of the 300 s is done: 0.3 ms are left.
     assert driver.run(*arguments, 1 - 1e-6).seconds < 150
 
 
 def test_virtual_functions_are_told_where_they_are_configured(configured, simulated, slot):
     passing = configured("[driver_simulated]\nvirtual_functions = true")
-    # The second card is bus 1, and its third slot function 2.
+    # The second card is bus 1, and its third slot is function 2.
     assert passing.virtual_function(SlotAddress("sim1", "slot2")) == "ffff:01:00.2"
     with pytest.raises(NotFound):
         passing.virtual_function(SlotAddress("sim9", "slot0"))

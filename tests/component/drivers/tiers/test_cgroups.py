@@ -1,4 +1,4 @@
-"""Control groups of guests, as libvirt makes them on hosts of each kind."""
+"""Control groups of guests, as made by libvirt on different kinds of hosts."""
 
 import pytest
 
@@ -10,7 +10,7 @@ SCOPE = "machine.slice/machine-qemu\\x2d1\\x2dguest.scope"
 
 @pytest.fixture
 def host(tmp_path):
-    """Describe a host: the groups of process 7, and files below /sys/fs/cgroup."""
+    """Return a function that describes a host: the groups of process 7, and files below /sys/fs/cgroup."""
 
     def make(lines, files):
         (tmp_path / "proc" / "7").mkdir(parents=True)
@@ -30,7 +30,7 @@ def test_version_2_with_systemd(host, tmp_path):
         {f"{SCOPE}/cpu.idle": "1\n", f"{SCOPE}/libvirt/vcpu1/cpu.stat": "usage_usec 2500000\nuser_usec 1\n"},
     )
     group = read()
-    # Guests compete by their scopes; what libvirt keeps below has no siblings.
+    # Guests compete as scopes. The group that libvirt makes below a scope has no siblings.
     assert (group.version, group.guest) == (2, tmp_path / "cgroup" / SCOPE)
     assert group.shares == (2, 1600)
     assert group.is_idle

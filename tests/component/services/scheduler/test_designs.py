@@ -159,7 +159,7 @@ def test_tasks_and_pipelines_of_those_who_may_name_a_design_get_slots_for_it_and
     design = running.api.create_design(request(kind="large"))
     works = of_each_kind(running, agent, design.function)
     for create, _ in works:
-        with pytest.raises(UnknownFunction, match="is not that of an approved design that the project may use"):
+        with pytest.raises(UnknownFunction, match="does not belong to an approved design that the project may use"):
             create("p")
     running.api.change_design(design.uuid, DesignChange(state="APPROVED"))
     for create, jobs in works:
@@ -208,7 +208,7 @@ def test_instances_of_those_who_may_name_a_design_get_slots_for_it_and_it_stays_
 
     for decided in (DesignChange(), DesignChange(state="APPROVED")):
         running.api.change_design(design.uuid, decided)
-        with pytest.raises(UnknownFunction, match="is not that of an approved design that the project may use"):
+        with pytest.raises(UnknownFunction, match="does not belong to an approved design that the project may use"):
             claim("vm", "q")
     assert claim("vm", "p") == [f"{agent.name}/c/r2"]
     (known,) = running.api.observations().designs

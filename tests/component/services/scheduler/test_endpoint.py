@@ -190,13 +190,11 @@ def test_bitstreams_of_a_host_that_does_not_say_are_not_verified(running, agent)
     silent = running.api.bitstreams()
     assert {(one.function, one.kind) for one in silent} == expected
     assert {(one.verified, one.reason) for one in silent} == {
-        (False, f"the agent of {agent.name} does not say what its library has")
+        (False, f"the agent of {agent.name} did not report the content of its library")
     }
     with running.store.transaction("default") as tx:
         tx.save(replace(tx.host(agent.name), alive=False))
-    assert {(one.host, one.reason) for one in running.api.bitstreams()} == {
-        ("", "no host with such a card is in reach")
-    }
+    assert {(one.host, one.reason) for one in running.api.bitstreams()} == {("", "no live host has such a card")}
 
 
 def test_an_unknown_slot_is_not_found(running, agent):

@@ -1,4 +1,4 @@
-"""An agent without a shell: tests feed events and look at instructions."""
+"""The agent's state machine without its shell: tests feed events and check instructions."""
 
 from collections import deque
 
@@ -27,16 +27,16 @@ def assign(job, *, attempt=1, **others):
 
 
 class Machine:
-    """The machine with a log of all that it was told and has said.
+    """The state machine with a log of its events and instructions.
 
-    Its entries are (event, time, instructions), without instructions where the event was taken back.
+    Its entries are (event, time, instructions); the instructions are None if the event was undone.
     """
 
     def __init__(self):
         self.agent = Agent("h", inventory(), PARAMETERS)
         self.now_s = 0.0
         self.log = []
-        #: What the executors of the slots have yet to do.
+        #: The pending instructions for the executors of the slots.
         self.hands = {name: deque() for name in self.agent.state.slots}
         self._sequence = 0
 
@@ -62,7 +62,7 @@ class Machine:
         return self.feed(e.CommandsReceived(shard="s", epoch=epoch, commands=commands, **facts))
 
     def give(self, action, slot=A, **facts):
-        """Execute one command; return all but the record of it and its answer."""
+        """Execute one command; return its instructions without `KeepEpoch`, `KeepCommand` and `Answer`."""
         instructions = self.execute(self.command(action, slot), **facts)
         return [one for one in instructions if not isinstance(one, i.KeepEpoch | i.KeepCommand | i.Answer)]
 
@@ -71,7 +71,7 @@ class Machine:
         self.feed(e.InputArrived(job=job))
 
     def ask(self, slot=A):
-        """Have an executor ask what comes next, and return what it is to do."""
+        """Have an executor ask for work; return its instructions."""
         self.feed(e.SlotFree(slot=slot))
         return self.take(slot)
 
@@ -81,7 +81,7 @@ class Machine:
         return taken
 
     def compute(self, job, slot=A, **fields):
-        """Bring a job to its computation."""
+        """Advance a job until it computes."""
         self.stage(job, slot, **fields)
         if self.ask(slot) == [i.LoadSlot(slot, "f")]:
             self.feed(e.Loaded(slot=slot))
@@ -97,13 +97,13 @@ class Machine:
         return self.feed(e.ComputationFailed(**known | others, slot=slot, job=job, attempt=attempt))
 
     def record(self):
-        """Make the ends durable, as the shell does."""
+        """Commit the job ends to the journal, as the shell does."""
         instructions = self.feed(e.EndsDue())
         held = tuple(one.job for one in instructions if isinstance(one, i.KeepJob))
         return instructions, self.feed(e.EndsRecorded(jobs=held))
 
     def reports(self, kind=None):
-        """Return all that was reported, in this order."""
+        """Return all reports, or those of one kind, in order."""
         said = [one for _, _, them in self.log for one in them or () if isinstance(one, i.Report | i.ReportLater)]
         return [one.report for one in said if kind is None or isinstance(one.report, kind)]
 
@@ -115,7 +115,7 @@ def contents(state):
 
 
 def replay(log):
-    """Return an agent that was told the same as the one whose log this is, and what it said."""
+    """Return a new agent that has handled the events of the log, and its instructions for those not undone."""
     agent, said = Agent("h", inventory(), PARAMETERS), []
     for event, now_s, instructions in log:
         if instructions is None:

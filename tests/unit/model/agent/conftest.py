@@ -5,7 +5,7 @@ from .bench import Machine, contents, replay
 
 @pytest.fixture
 def machine():
-    """An agent whose events are replayed at the end of the test: they lead to the same again."""
+    """Yield a machine; at the end of the test its events are replayed and must give the same instructions and state."""
     made = Machine()
     yield made
     again, said = replay(made.log)

@@ -1,4 +1,4 @@
-"""The machine of the processes of gangs, without a host: what it makes of commands and of what is seen."""
+"""The state machine of gang processes, without a host: its instructions for commands and observed guests."""
 
 import pytest
 
@@ -40,7 +40,7 @@ FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 
 
 class Machine:
-    """A host with two processors; `does` says what an event leads to, but for records and answers."""
+    """A host with two processors; `does` returns the instructions for an event, except records and answers."""
 
     def __init__(self):
         self.state = ProcessesState(processors={"h0/pcpu/0": 0, "h0/pcpu/1": 1})
@@ -77,7 +77,7 @@ class Machine:
         return self.does(GuestsSeen({key(gang): guest for gang, guest in guests.items()}))
 
     def runs(self, gang="a", tier=FRONT, processor=0, **fields):
-        """Let a process be launched and run."""
+        """Launch a process and let it run."""
         self.launch(gang, tier, processor, **fields)
         self.does(GuestLaunched(key(gang)))
         self.reported()
@@ -101,7 +101,7 @@ def test_a_process_is_launched_when_its_place_is_free(machine):
     assert machine.launch("b") == []
     (record,) = machine.records
     assert (record.command.id, record.keep.goal, record.reports) == ("1", Goal.LAUNCH, ())
-    assert machine.sees(a=guest()) == [EndGuest(key("a"))]  # nobody asked for it, and it has the place
+    assert machine.sees(a=guest()) == [EndGuest(key("a"))]  # an unknown guest that occupies the place
     (launch,) = machine.sees()
     assert (type(launch), launch.spec.key, launch.processor, launch.tier) == (LaunchGuest, key("b"), 0, FRONT)
     machine.reported()
@@ -180,7 +180,7 @@ def test_a_saved_process_leaves_its_memory_to_who_goes_on_from_it(machine):
 def test_a_process_that_was_never_launched_passes_on_the_memory_it_came_with(machine):
     machine.launch(saved="old", done_s=3.0)
     machine.order(SaveProcess)
-    assert machine.sees() == [EndGuest(key("a"))]  # without the memory
+    assert machine.sees() == [EndGuest(key("a"))]  # nothing to save: the old memory is passed on
     machine.reported()
     machine.does(GuestEnded(key("a")))
     (saved,) = machine.reported()
@@ -217,7 +217,8 @@ def test_a_process_waits_for_a_tier_unless_the_one_in_it_waits_for_its_own(machi
     assert machine.sees(**guests) == []
     machine.order(SetTier, "a", tier=BEHIND)
     assert machine.sees(**guests) == [MoveGuest(key("a"), BEHIND), MoveGuest(key("b"), FRONT)]
-    assert machine.sees(a=guest(tier=BEHIND), b=guest(tier=BEHIND)) == [MoveGuest(key("b"), FRONT)]  # killed between
+    # The agent was killed between the two moves.
+    assert machine.sees(a=guest(tier=BEHIND), b=guest(tier=BEHIND)) == [MoveGuest(key("b"), FRONT)]
 
 
 def test_a_processor_that_is_taken_away_launches_nobody_and_is_obeyed_while_a_gang_has_it(machine):

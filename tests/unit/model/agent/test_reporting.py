@@ -79,7 +79,8 @@ def test_of_two_starts_the_later_one_counts():
     [
         (["busy", "ready", "busy", "ready"], ["ready"]),
         (["ready", "busy"], ["busy"]),
-        # A load is counted, a fault displaces jobs, an empty slot wants work: each is told, and what was before it.
+        # Loads are counted, faults displace jobs and empty slots need work, so these states are reported, each with
+        # the state before it.
         (["busy", "ready", "loading", "ready", "busy"], ["ready", "loading", "busy"]),
         (["busy", "faulted", "empty"], ["busy", "faulted", "empty"]),
     ],

@@ -1,4 +1,4 @@
-"""Random walks of an agent: whatever happens in whatever order, its invariants hold and its events can be replayed."""
+"""Random walks of an agent: its invariants hold after any sequence of events, and the events can be replayed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ SLOTS = (A, B, WORKER)
 
 
 class Walk(Machine):
-    """The machine, executors that end as they are told, and a disk."""
+    """The state machine with simulated executors and a simulated disk."""
 
     def __init__(self, data):
         super().__init__()
@@ -29,7 +29,7 @@ class Walk(Machine):
         return self._data.draw(st.sampled_from(choices))
 
     def feed(self, event):
-        """Handle an event, at times a second time after it was taken back."""
+        """Handle an event; sometimes handle it, undo it and handle it again."""
         if not isinstance(event, e.Restarted) and self._data.draw(st.integers(0, 9)) == 0:
             before = contents(self.state)
             self.agent.handle(event, self.now_s)
@@ -90,7 +90,7 @@ class Walk(Machine):
             self.feed(e.SmallInputsArrived(jobs=(job,)) if small else e.InputArrived(job=job))
 
     def record_or_lose(self, *, durable):
-        """Recording takes a while: the first call begins it, the second one ends it."""
+        """Begin to record job ends, or complete the recording that an earlier call began."""
         if self.recording:
             self.feed((e.EndsRecorded if durable else e.EndsLost)(jobs=self.recording))
             self.recording = ()
@@ -98,7 +98,7 @@ class Walk(Machine):
             self.recording = tuple(one.job for one in self.feed(e.EndsDue()) if isinstance(one, i.KeepJob))
 
     def move(self, slot, *, goes_well):
-        """Have an executor do one thing."""
+        """Simulate one step of the executor of a slot."""
         hand = self.hands[slot]
         if not hand:
             asks = self.state.slots[slot].asks
@@ -124,7 +124,7 @@ class Walk(Machine):
                 self.feed(e.CardSeen(slot=slot, present=goes_well, function=self.state.slots[slot].function))
 
     def come_to_rest(self):
-        """Have all go well from now on, until nothing happens any more."""
+        """Let everything succeed from now on, until nothing more happens."""
         for _ in range(300):
             before, busy = len(self.log), bool(self.recording or self.state.ended or any(self.hands.values()))
             for job in JOBS:

@@ -1,4 +1,4 @@
-"""A pool with gangs in memory: the rules, a clock that a test sets, and hosts that obey as agents do."""
+"""A pool with gangs in memory: the rules, a clock that tests set, and hosts that obey like agents."""
 
 import itertools
 from collections import Counter
@@ -45,20 +45,20 @@ from fpga_pool.sim.store import MemoryStore
 
 
 class FakeHost:
-    """A host whose agent obeys commands at once, does the work when it is told to, and loses what a test says."""
+    """A host whose agent obeys commands at once, works only when a test calls it, and fails as a test demands."""
 
     def __init__(self, name, processors, memories):
         self.name = name
-        #: Saved memories, which all hosts find.
+        #: Saved memories, shared by all hosts.
         self.memories = memories
         self.processors = {processor_name(name, number): number for number in range(processors)}
         self.sequences = Counter()
-        #: What runs, or is to run: (gang, index, attempt) to what its agent was told; and which of them do run.
+        #: Processes by (gang, index, attempt): processor and launch of each; the running ones; the commands to end.
         self.held, self.running, self.ending = {}, set(), {}
         self.reports, self.numbers = [], itertools.count(1)
         self.beats = itertools.count(1)
         self.away = False
-        #: Processors that gangs are not to get any more.
+        #: Processors that are no longer offered to gangs.
         self.withdrawn = set()
 
     def obey(self, command):
@@ -80,7 +80,7 @@ class FakeHost:
             self.ending[key] = action
 
     def work(self, now_s):
-        """Do what is to be done: end what is to end, then begin what has its place to itself."""
+        """End the processes that are to end, then start those whose place is free."""
         for key, action in list(self.ending.items()):
             if isinstance(action, SaveProcess):
                 self.save(key)
@@ -90,12 +90,12 @@ class FakeHost:
             taken = {(self.held[other][0], self.held[other][1].tier) for other in self.running}
             if key not in self.running and (slot, launch.tier) not in taken:
                 if launch.saved:
-                    self.memories.remove(launch.saved)  # none goes on from what is not there
+                    self.memories.remove(launch.saved)  # raises KeyError if there is no such memory
                 self.running.add(key)
                 self.tell(ProcessStarted, key)
 
     def save(self, key):
-        """A process that ran leaves its memory; one that was not launched leaves what it came with."""
+        """Save the memory of a running process; one that does not run yet passes on the memory it was given."""
         launch = self.held[key][1]
         if key in self.running:
             self.forget(key)
@@ -112,7 +112,7 @@ class FakeHost:
             self.drop(keys[number % len(keys)], ProcessExited)
 
     def die(self, number, *, told):
-        """A process dies; its agent says so, or has forgotten it."""
+        """Let a process die; its agent reports that, or has forgotten the process."""
         if keys := sorted(self.running):
             key = keys[number % len(keys)]
             if told:
@@ -185,7 +185,7 @@ class GangPool:
         self.memories = set()
         sizes = hosts or {"h0": 2, "h1": 2}
         self.hosts = {name: FakeHost(name, size, self.memories) for name, size in sizes.items()}
-        #: Processes that were on a host when it was given up: until it is back nobody can stop them.
+        #: Processes on a host when it was declared lost; they cannot be stopped until it is back.
         self.out_of_reach = set()
         self.lost_a_host = False
         for name in self.hosts:
@@ -225,7 +225,7 @@ class GangPool:
         return decided_moves(view, lambda tiers: self.policy.decide(tiers, None, view.now_s, self.rng))
 
     def plan(self):
-        """Run the steps of a cycle, until no trial is over; return the gangs moved."""
+        """Run the steps of planning cycles until no trial is over; return the gangs moved by the last one."""
         with self.tx() as tx:
             look = self.family.snapshot(tx, self.now_s)
         if look is None:
@@ -252,7 +252,7 @@ class GangPool:
             self.lost_a_host = True
         return repairs
 
-    # What goes to and fro
+    # Messages between scheduler and hosts
 
     def deliver(self, name, most=1000):
         """Have a host obey its oldest commands."""
@@ -264,7 +264,7 @@ class GangPool:
             self.store.delivered("s", "me", self.shard.epoch, {command.id for command in commands})
 
     def tell(self, name, most=1000):
-        """Hand over a host's oldest reports, and again those that were handed over: they count once."""
+        """Deliver a host's oldest reports twice; repeats must not count."""
         host = self.hosts[name]
         if not host.away and host.reports:
             told = host.reports[:most]
@@ -286,7 +286,7 @@ class GangPool:
         self.out_of_reach = {(host, key) for host, key in self.out_of_reach if host != name or key in held}
 
     def settle(self):
-        """Let everything happen that can, without any process coming to its end."""
+        """Run everything that can happen without a process exiting."""
         for _ in range(4):
             self.plan()
             for name in self.hosts:
@@ -296,7 +296,7 @@ class GangPool:
                 self.hear(name)
         self.check()
 
-    # What must hold
+    # Invariants
 
     def check(self):
         live = [process for process in self.store.all(Process) if process.state is not ProcessState.ENDED]
@@ -322,7 +322,7 @@ class GangPool:
         return list(audit_gangs(kept[Processor], gangs, live))
 
     def check_hosts(self):
-        """No process of a gang runs twice, nor two processes in one place, but where nobody could stop the other."""
+        """Check that no process runs twice, except out of reach, and no two share a place, except in an exchange."""
         running = [(name, key) for name, host in self.hosts.items() for key in host.running]
         reached = Counter(key[:2] for name, key in running if (name, key) not in self.out_of_reach)
         assert max(reached.values(), default=0) <= 1, f"doubled: {reached}"
@@ -338,7 +338,7 @@ class GangPool:
         return [gang for gang in self.store.all(Gang) if gang.state not in ENDED_GANGS]
 
     def end(self):
-        """Whatever was done, every gang comes to its end, and nothing is left anywhere."""
+        """Let every gang end, and check that nothing is left anywhere."""
         for host in self.hosts.values():
             host.away = False
         for _ in range(60):
@@ -356,11 +356,11 @@ class GangPool:
         assert all(process.state is ProcessState.ENDED for process in self.store.all(Process))
         for name in self.hosts:
             self.deliver(name)
-        if not self.lost_a_host:  # what was on its way to one is left to the hosts, which remove what is old
+        if not self.lost_a_host:  # memories on their way to a lost host remain; hosts remove old ones
             assert not self.memories
 
 
 @pytest.fixture(scope="session")
 def new_gang_pool():
-    """Make pools of two hosts with two processors each, if nothing else is asked for."""
+    """Return the class of the pools; by default they have two hosts with two processors each."""
     return GangPool

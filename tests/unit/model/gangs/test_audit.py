@@ -1,4 +1,4 @@
-"""The audit of gangs says what is wrong, and nothing where nothing is."""
+"""The audit of gangs reports every contradiction, and nothing in a consistent pool."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from fpga_pool.model.rules.shared.audit import audit_gangs, audit_gangs_at_rest
 
 @pytest.fixture
 def contents(new_gang_pool):
-    """A gang of two in the foreground and one of one behind it: processors, gangs, processes."""
+    """Return the processors, gangs and processes of a gang of two in the foreground and one of one behind it."""
     pool = new_gang_pool({"h0": 1, "h1": 1})
     pool.create(2)
     pool.create(1)

@@ -1,4 +1,4 @@
-"""What would become of a gang is what then becomes of it, whatever the pool is doing."""
+"""A dry run of a gang predicts what then happens to it, in any state of the pool."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def catalogue(make_catalogue):
 
 @pytest.fixture(scope="module")
 def dry_run(catalogue):
-    """Plan a gang on a pool."""
+    """Return a function that plans a gang on a pool."""
 
     def plan(pool, processes=1, runtime_s=100.0, cpu_usage=0.5):
         request = GangRequest(
@@ -36,7 +36,7 @@ def dry_run(catalogue):
 
 
 def agrees(pool, plan, **asked):
-    """Create what was planned, have the scheduler look once, and compare."""
+    """Create the planned gang, run the scheduler once, and compare."""
     uuid = pool.create(**asked)
     pool.plan()
     gang = pool.gang(uuid)
@@ -91,7 +91,7 @@ def test_trials_that_are_over_end_before_a_gang_is_planned(new_gang_pool, dry_ru
     pool.settle()
     pool.create(runtime_s=500.0)
     pool.settle()
-    pool.now_s += 61.0  # nobody has looked since
+    pool.now_s += 61.0  # no planning cycle has run since
     plan = dry_run(pool, runtime_s=500.0)
     assert (plan.tier, plan.ahead) == (Tier.BACKGROUND, 1)
     agrees(pool, plan, runtime_s=500.0)

@@ -1,4 +1,4 @@
-"""Gangs in the planning cycle: what the pool commits, and what a policy that learns is told."""
+"""Gangs in the planning cycle: what the pool commits, and the events that a learning policy receives."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from .test_rules import exit_all
 
 
 class Learning(Easy):
-    """Remembers what became of each gang, and notes with which state it was asked."""
+    """A policy that learns the final state of each gang, and records the learned state at each decision."""
 
     def __init__(self):
         super().__init__()

@@ -12,7 +12,7 @@ HOSTS = ["h0", "h1"]
 number = st.integers(0, 7)
 host = st.sampled_from(HOSTS)
 some = st.sampled_from([1, 2, 1000])
-#: Work that goes on comes more often than what disturbs it.
+#: Steps that make progress are more frequent than disturbances.
 steps = st.one_of(
     st.tuples(
         st.just("create"), st.integers(1, 4), st.sampled_from([10.0, 100.0, 5000.0]), st.sampled_from([0.3, 0.6, 1.0])
@@ -90,7 +90,7 @@ class Walk:
         self.pool.hear(host)
 
     def lose(self, host):
-        """A host is given up only when nothing is heard of it."""
+        """Have a host declared lost, which happens only to a silent one."""
         self.go_away(host)
         self.pool.tick(host)
 

@@ -1,4 +1,4 @@
-"""What the options of `measy_plus` do in the pool, and when the foreground is looked at."""
+"""The effects of the options of `measy_plus` in the pool, and when the foreground is reassigned."""
 
 from dataclasses import replace
 
@@ -20,14 +20,14 @@ def exit_all(pool, uuid):
 
 
 def priorities(pool, *gangs):
-    """Which tier the processes of gangs have on their hosts, as the hosts were told."""
+    """Return the tier of each gang's processes, as commanded to their hosts."""
     told = {key[0]: launch.tier for host in pool.hosts.values() for key, (_, launch) in host.held.items()}
     return tuple(told[gang] for gang in gangs)
 
 
 @pytest.fixture
 def trying(new_gang_pool):
-    """Two processors; a long gang on both, and one behind it on the first, which is tried for 60 s."""
+    """Return a pool of two processors, a long gang on both, and one behind it on the first, in a trial of 60 s."""
     pool = new_gang_pool({"h0": 1, "h1": 1}, policy="measy_plus:trial_s=60")
     long = pool.create(2, runtime_s=10_000.0)
     pool.settle()
@@ -41,7 +41,7 @@ def test_a_gang_that_is_tried_comes_first_and_who_gives_way_ends_later(trying):
     ends_at = pool.gang(long).ends_at
     told = [command.action for command in pool.store.undelivered("s", 10)]
     assert [(type(action), action.gang, action.tier) for action in told] == [
-        (SetTier, long, BEHIND),  # told first: the launch waits for its place
+        (SetTier, long, BEHIND),  # first, since the launch needs this place
         (LaunchProcess, short, FRONT),
     ]
     assert ends_at == pool.gang(long).started_at + 10_000.0 + 60.0
@@ -80,7 +80,7 @@ def test_a_trial_ends_when_a_gang_that_was_not_asked_comes_to_the_foreground(try
     pool, long, short = trying
     pool.settle()
     exit_all(pool, long)
-    pool.settle()  # the gang that is tried, which is the first in line, has come to the foreground by a swap
+    pool.settle()  # the gang in its trial, first in the queue, has been swapped to the foreground
     assert (pool.gang(short).state, pool.gang(short).trial_ends_at) == (GangState.FOREGROUND, None)
     behind = pool.create(2, runtime_s=20.0)
     pool.settle()
@@ -89,7 +89,7 @@ def test_a_trial_ends_when_a_gang_that_was_not_asked_comes_to_the_foreground(try
 
 
 def test_gangs_are_expected_to_run_as_long_as_the_last_ones_of_their_user(new_gang_pool):
-    """User u has run for 10 and 30 s: of its next gang 20 are expected, so it comes before another one of 500."""
+    """Gangs of user u ran for 10 and 30 s, so its next one is expected to take 20 s and precedes another of 500 s."""
     pool = new_gang_pool({"h0": 1}, policy="measy_plus:last_runs=2")
     for done_s in (10.0, 30.0):
         gang = pool.create(runtime_s=900.0, user_id="u")
@@ -103,15 +103,15 @@ def test_gangs_are_expected_to_run_as_long_as_the_last_ones_of_their_user(new_ga
     pool.settle()
     other, mine = pool.create(runtime_s=500.0, user_id="v"), pool.create(runtime_s=900.0, user_id="u")
     assert (pool.gang(other).expected_s, pool.gang(mine).expected_s) == (500.0, 20.0)
-    assert pool.plan() == [mine]  # to the background, where there is room for one
+    assert pool.plan() == [mine]  # to the background, which has room for one
 
 
 def test_the_foreground_is_given_away_only_after_an_arrival_or_a_departure(new_gang_pool):
-    """Section 2.2: steps 1 and 2 follow what happens in the foreground, not each look at the pool.
+    """Section 2.2: steps 1 and 2 follow events in the foreground, not every planning cycle.
 
-    Two gangs run on 2 of 4 processors, to 100 and 200 s.  Of two that come together one is the head: too wide to
-    start, it is placed behind; its reservation was that of 100 s, so the other one, of 150 s, may not start.  With the
-    reservation of where it sits now, at 200 s, it might: it does so when the next gang arrives.
+    Two gangs run on 2 of 4 processors, until 100 and 200 s.  Two more arrive together.  The head is too wide to start
+    and is placed in the background.  Its reservation was at 100 s, so the other gang, of 150 s, may not start.  With a
+    reservation from its present place, at 200 s, the other gang could start: it does so when the next gang arrives.
     """
     pool = new_gang_pool({"h0": 4}, policy="reasy")
     pool.create(runtime_s=100.0, cpu_usage=1.0)

@@ -1,4 +1,4 @@
-"""The life of a job: every pair of state and event that is allowed, and what it leads to."""
+"""The lifecycle of a job: every allowed pair of state and event, and its effects."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from fpga_pool.model.values import changed
 
 PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, COMPLETED, FAILED, CANCELLED = JobState
 
-#: What each event leads to; everything else is refused.
+#: The next state by state and event; all other events are refused.
 ALLOWED = {
     PENDING: {
         "Planned": WAITING_INPUT,
@@ -84,7 +84,7 @@ def test_a_refusal_tells_the_object_its_state_what_is_possible_and_the_history(n
     assert str(refusal.value).splitlines() == [
         "job j: JobStarted is not possible in state WAITING_INPUT (possible: CancelRequested, Displaced,"
         " EvictRequested, GaveUp, InputStaged, JobEvicted, JobFailed, JobFinished, JobReleased, Moved, Retimed)",
-        "  Story:",
+        "  History:",
         "    7.250 Planned: PENDING -> WAITING_INPUT",
     ]
 

@@ -42,7 +42,7 @@ def test_a_slot_knows_since_when_it_holds_its_function_whatever_it_computes_mean
         report = SlotChanged(slot=slot.name, at=float(at), state=state, function=function)
         slot, _ = SLOT.transition(slot, report, 100.0)
         known.append(slot.loaded_at)
-    # Loaded at 2 and not seen to be loaded before 5; the same function again at 7.
+    # aes is loaded at 2 s.  sha256 is first observed at 5 s, and loaded again from 6 to 7 s.
     assert known == [None, 2.0, 2.0, 2.0, 5.0, None, 7.0, None]
 
 

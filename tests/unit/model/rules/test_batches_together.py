@@ -137,7 +137,7 @@ def test_a_batch_that_is_too_much_for_its_policy_holds_up_no_other(pool, cycle_o
     cycle = cycle_of(Fails(flow))
     first = cycle.run()
     assert [failure.message for failure in first.failures] == [
-        f"batches {before}, {bad}, {after}: policy fails failed; each is planned by itself"
+        f"batches {before}, {bad}, {after}: policy fails failed; its batches are planned separately"
     ]
     assert first.again
     results = [cycle.run() for _ in range(3)]

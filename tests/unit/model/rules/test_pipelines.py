@@ -255,7 +255,7 @@ def test_inputs_that_were_released_are_computed_again_too_where_the_lost_result_
 @pytest.mark.parametrize(
     ("subtasks", "error", "message"),
     [
-        ([subtask("a", "b"), subtask("b", "a")], InvalidInput, "subtasks: they wait for each other: "),
+        ([subtask("a", "b"), subtask("b", "a")], InvalidInput, "subtasks: circular dependency: "),
         ([subtask("a", "z")], InvalidInput, r"subtasks\[0\].after: no subtask 'z'; known: a"),
         ([subtask("a"), subtask("b", "a", "a")], InvalidInput, r"subtasks\[1\].after: a predecessor is given twice"),
         ([subtask("a"), subtask("a")], InvalidInput, "subtasks: uuid .* is given 2 times"),

@@ -1,9 +1,9 @@
-/** The REST API of the pool. */
+/** Calls of the REST API of the pool. */
 
 import { allOf, ApiError, request } from "./request.js";
 import { session } from "./session.js";
 
-/** What belongs to a project, and can be asked for in all of them. */
+/** Paths of objects that belong to projects and can be listed for all of them; none that names a project already. */
 const WORK = /^\/v1\/(batches|flows|gangs|jobs|pipelines|tasks)\b(?!.*[?&]project_id=)/;
 
 function ask(method, path, body) {
@@ -19,7 +19,7 @@ export const remove = (path) => ask("DELETE", path);
 export const getAll = (path, key) => allOf(get, path, key);
 
 const worker = new Worker(new URL("lister.js", import.meta.url), { type: "module" });
-/** By number: what becomes of the questions to the worker. */
+/** Pending requests to the worker: the functions that settle their promises, by request number. */
 const questions = new Map();
 let asked = 0;
 
@@ -35,13 +35,14 @@ worker.addEventListener("error", () => {
 });
 
 /**
- * Read a list of named objects beside the page; what has not changed since the question before is not decoded here.
+ * Read a list of named objects in the worker. Objects that have not changed since the previous request are not sent to
+ * the page, which therefore need not decode them.
  *
  * @param {string} path
  * @param {string} key of the list in the answer
- * @param {boolean} whole as if nothing had been asked before
- * @returns {Promise<{changed: object[], names: string[]|null}>} objects that are new or other than before, and the names
- *   of all in their order, null where these are as before
+ * @param {boolean} whole true = all objects, as for a first request
+ * @returns {Promise<{changed: object[], names: string[]|null}>} objects that are new or have changed, and the names of
+ *   all objects in their order; null if the names are unchanged
  */
 export function changesOf(path, key, whole) {
   asked += 1;
@@ -51,7 +52,7 @@ export function changesOf(path, key, whole) {
   });
 }
 
-/** Return a path with query parameters; those that are null are left out. */
+/** Return a path with query parameters; parameters that are null or undefined are left out. */
 export function withQuery(path, parameters) {
   const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined);
   return given.length ? `${path}?${new URLSearchParams(given)}` : path;

@@ -5,7 +5,7 @@ import { duration } from "./format.js";
 
 const STEPS = [1, 2, 5];
 
-/** Return round numbers from `begin` to `end`, about `number` of them. */
+/** Return about `number` round values from `begin` to `end`, with their labels: [{at, text}]. */
 export function ticks(begin, end, number) {
   const rough = (end - begin) / number;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -36,7 +36,7 @@ export class Axis {
     return grid;
   }
 
-  /** Return a vertical line from `top` to `bottom`, with a label beside its upper end; null if it is outside. */
+  /** Return a vertical line from `top` to `bottom`, with a label beside its upper end; null if it is off the axis. */
   mark(at, name, label, top, bottom) {
     if (at === null || at === undefined || at < this.begin || at > this.end) return null;
     const x = this.x(at).toFixed(1);

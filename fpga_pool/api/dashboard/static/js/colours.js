@@ -1,10 +1,10 @@
-/** Colours of functions and gangs, and marks of states: a state is never shown by colour alone. */
+/** Colours of functions and gangs, and marks of states. A state is never shown by colour alone. */
 
 import { byName } from "./format.js";
 
 const COLOURS = 8;
 
-/** Gives each name one of the colours of the style sheet, the same as long as the page is open. */
+/** Gives each name one of the colours of the style sheet; a name keeps its colour while the page is open. */
 class Palette {
   #numbers = new Map();
 
@@ -15,7 +15,7 @@ class Palette {
     return `hue-${this.#numbers.get(name) % COLOURS}`;
   }
 
-  /** Give colours to names that are known before, in their order. */
+  /** Give colours to names that are known in advance, in alphabetical order. */
   reserve(names) {
     [...names].sort(byName).forEach((name) => this.classOf(name));
   }

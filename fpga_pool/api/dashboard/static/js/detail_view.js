@@ -1,4 +1,4 @@
-/** One object in detail: its fields, its parts, its history, and what may be done with it. */
+/** The detail view of one object: its fields, parts, history and possible actions. */
 
 import { ask } from "./dialog.js";
 import { get, getAll, patch, remove, withQuery } from "./api.js";
@@ -13,10 +13,10 @@ import { session } from "./session.js";
 
 const LISTED = 200;
 const LINK_COLUMNS = ["Slot", "Over", "State"];
-/** What an operator drains. */
+/** What an operator can drain, with the beginning of the sentence that the dialog shows. */
 const DRAINED = { slot: "The slot gets", card: "All slots of the card get", host: "All slots of the host get" };
 
-/** Shows what the address names, e.g. slot/UUID; asks again whenever the pool has changed. */
+/** Shows the object that the address names, e.g. slot/UUID. Refreshes whenever slots or work have changed. */
 export class DetailView {
   #shown = null;
   #asking = false;
@@ -46,7 +46,7 @@ export class DetailView {
     });
   }
 
-  /** Show an object, or with null none. */
+  /** Show an object; hide the view if `kind` is null. */
   async show(kind, id) {
     const isNew = kind && (this.#shown?.kind !== kind || this.#shown?.id !== id);
     if (isNew && this.element.hidden) this.#returnTo = document.activeElement;
@@ -95,14 +95,14 @@ export class DetailView {
     return (await get(`/v1/jobs/${encodeURIComponent(id.split(".")[1])}`)).job;
   }
 
-  /** What is in a project whose work is not shown is named only. */
+  /** Add whether the holder's project is one whose work is shown; other holders are named, but not linked. */
   async #slot(found) {
     if (!found.holder) return found;
     const { quota } = await get("/v1/quotas").catch(() => ({ quota: null }));
     return { ...found, is_own: isOwn(quota, found.holder_project_id) };
   }
 
-  /** Who may not list slots may not see what a host has measured either. */
+  /** Add cards and measurements to a host. A caller who may not list slots may not see measurements either. */
   async #host(name, found) {
     if (this.pool.forbidden.has("slots")) return found;
     const measured = get(withQuery("/v1/counters", { host: name }));
@@ -175,7 +175,7 @@ export class DetailView {
         ? this.pool.jobsOf(found.uuid)
         : (found.subtask_list ?? found.share_list ?? found.newest_jobs ?? []);
     const ofJob = (job) => [
-      // Those of another project are listed for an admin, but not shown.
+      // Jobs of other projects are listed for an admin, but have no link to their details.
       found.is_own === false ? jobName(job) : link("job", `${job.batch_uuid}.${job.uuid}`, jobName(job)),
       job.function,
       job.slot ? slotLink(job.slot) : "–",
@@ -275,7 +275,7 @@ export class DetailView {
     );
   }
 
-  /** Return what may be asked for: [label, action]. */
+  /** Return the actions that are possible on an object: [label, function]. */
   #actionsOf(kind, found) {
     const actions = [];
     if (DRAINED[kind]) {
@@ -317,10 +317,10 @@ async function cardNamed(name) {
   return found.uuid;
 }
 
-/** Return where it is asked for a drain: that of a host is one of each of its cards. */
+/** Return the API path for draining an object. A host is drained card by card. */
 const pathOf = (kind, uuid) => `/v1/${kind === "slot" ? "slots" : "cards"}/${uuid}`;
 
-/** Return in words how the slots of a card are linked, and the card with others. */
+/** Describe the links between the slots of a card, and those between the card and other cards. */
 const wordsOf = (card, links) =>
   [links.enclosure && enclosureText(links), `${card}: ${cardText(links)}`].filter(Boolean).join("; ");
 
@@ -389,7 +389,7 @@ function stepOf(entry) {
   return [states, entry.reason, entry.request_id].filter(Boolean).join(" · ");
 }
 
-/** Return what gives the focus to the element in the place of the one that has it now, if that one is gone. */
+/** Return a function that, if the focused element is gone by then, focuses the element at the same position. */
 function focusPath(parent) {
   const focused = document.activeElement;
   const place = [...parent.querySelectorAll("button, [tabindex]")].indexOf(focused);

@@ -5,12 +5,12 @@ import { h } from "./dom.js";
 const dialog = () => document.getElementById("dialog");
 
 /**
- * Ask; return the text of the field, "" if there is none, or null if the question was dismissed.
+ * Ask a question; resolve to the text of the field, "" if there is no field, or null if the question was dismissed.
  *
  * @param {object} question
  * @param {string} question.title
  * @param {string} question.text
- * @param {string} question.confirm what the button of consent says
+ * @param {string} question.confirm label of the button that confirms
  * @param {{label: string, type?: string, value?: string}} [question.field]
  */
 export function ask({ title, text, confirm, field }) {

@@ -1,4 +1,4 @@
-/** Elements of the page.  Text from outside enters by `textContent` and attributes only, never as markup. */
+/** Creates and updates elements. External text is inserted as text nodes and attributes only, never as markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -27,7 +27,7 @@ export function h(tag, properties = {}, ...children) {
 export const tableHead = (names) =>
   h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name))));
 
-/** Return a section with a heading; `name` is unique in the page. */
+/** Return a section with a heading; `name` must be unique in the page. */
 export const panel = (name, title, ...children) =>
   h(
     "section",
@@ -36,7 +36,7 @@ export const panel = (name, title, ...children) =>
     ...children,
   );
 
-/** Return a table of a view in a region that scrolls, with these columns and rows. */
+/** Return a table with these columns in a region that scrolls; `body` is the tbody with its rows. */
 export const scrollingTable = (label, columns, body) =>
   h(
     "div",
@@ -49,18 +49,18 @@ export function s(tag, properties = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), properties, children);
 }
 
-/** Change the text of an element only where it differs, so that nothing is laid out again without need. */
+/** Change the text of an element only if it differs, to avoid needless layout. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Change an attribute only where it differs. */
+/** Change an attribute only if its value differs. */
 export function setAttribute(element, name, value) {
   if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 }
 
 /**
- * Show items as children of a parent: children of items that stay are updated, not replaced, so focus stays, too.
+ * Show items as children of a parent. The children of remaining items are updated, not replaced, and keep the focus.
  *
  * @param {Element} parent
  * @param {Array} items
@@ -71,7 +71,7 @@ export function setAttribute(element, name, value) {
 export function reconcile(parent, items, keyOf, make, update = () => {}) {
   const known = (parent.itemElements ??= new Map());
   const wanted = new Set(items.map(keyOf));
-  // First: else those that stay would be moved, and lose the focus.
+  // Remove children first: otherwise the remaining ones would be moved, and would lose the focus.
   for (const [key, element] of known) {
     if (!wanted.has(key)) {
       element.remove();
@@ -94,8 +94,8 @@ export function reconcile(parent, items, keyOf, make, update = () => {}) {
 }
 
 /**
- * Make the children of an element like those of another one.  What is alike stays, with selection, focus and listeners:
- * what does other things must have other attributes.
+ * Make the children of an element equal to those of another one. Nodes that are equal stay, with their selection, focus
+ * and listeners. Nodes with different listeners must therefore differ in their attributes.
  */
 export function takeChildren(element, other) {
   const known = [...element.childNodes];
@@ -110,7 +110,7 @@ export function takeChildren(element, other) {
   for (const left of known.slice(wanted.length)) left.remove();
 }
 
-/** Return an SVG mark that acts as a button: by mouse and by keyboard, in a picture that is one stop of the tab key. */
+/** Return an SVG mark that acts as a button, by mouse and keyboard. By default only `Roving` makes it a tab stop. */
 export function markButton(tag, label, activate, properties = {}, ...children) {
   const onKey = (event) => {
     if (event.key === "Enter" || event.key === " ") {

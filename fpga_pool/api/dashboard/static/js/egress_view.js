@@ -1,6 +1,6 @@
 /**
- * Egress of requesters: the rates that are planned for their flows, stacked, with the limit of the host; and the rates
- * that the responders have measured.
+ * The egress view: for each requester the planned rates of its flows, stacked, with the limit of the host, and the
+ * rates that the responders have measured.
  */
 
 import { get } from "./api.js";
@@ -14,14 +14,14 @@ import { Roving } from "./roving.js";
 
 const COLUMNS = ["Job", "Function", "From", "To", "Input", "Planned now", "Measured"];
 
-/** A frame may take so long to draw; the other requesters are drawn in the next ones. */
+/** Time for drawing per frame; the remaining requesters are drawn in the next frames. */
 const FRAME_MS = 12;
-/** How often the measured rates are asked for: with each heartbeat there are others. */
+/** Interval between requests for the measured rates, which are updated by each heartbeat. */
 const MEASURED_MS = 1000;
 const SHOWN = 200;
-/** The limit is drawn where it is at most so many times what is sent. */
+/** The limit is drawn only if it is at most this multiple of the largest planned total rate. */
 const MOST_ROOM = 8;
-/** An axis that is too short gets longer by this factor. */
+/** Factor by which an axis that is too short is lengthened. */
 const LONGER = 1.5;
 const HEIGHT = 130;
 const LEFT = 86;
@@ -31,7 +31,7 @@ export class EgressView {
   parts = new Set(["work", "hosts", "all"]);
   #isOpen = false;
   #flows = [];
-  /** By uuid of the job: bits per second. */
+  /** Measured rates in bits per second, by uuid of the job. */
   #measured = new Map();
   #poll;
 
@@ -79,7 +79,7 @@ export class EgressView {
     this.empty.hidden = flows.length > 0;
     const zero = flows.reduce((least, { begin }) => Math.min(least, begin), Infinity);
     const planned = flows.reduce((most, { job, begin }) => Math.max(most, begin + job.transfer.at(-1).end_s - zero), 0);
-    // What goes on for longer than planned gets a longer axis from time to time.
+    // If transfers take longer than planned, the axis is lengthened in steps.
     const steps = this.#isOpen ? Math.log((now - zero + 1) / planned) / Math.log(LONGER) : 0;
     const last = planned * LONGER ** Math.ceil(Math.max(0, steps));
     const limits = new Map(this.pool.hosts.map((host) => [host.name, host.egress_bps]));
@@ -96,7 +96,7 @@ export class EgressView {
     this.#showFlows();
   }
 
-  /** Draw the charts whose plan has changed, in more than one frame where there is much to draw. */
+  /** Draw the charts whose plan has changed, over several frames if there is much to draw. */
   #showPlans() {
     const end = performance.now() + FRAME_MS;
     const changed = [...this.charts.children].filter(hasChanged);
@@ -127,7 +127,7 @@ export class EgressView {
     );
   }
 
-  /** Between two answers: show the present rates, and the line of the present moment. */
+  /** Update the rates and the line of the current time, between two answers of the API. */
   move() {
     const now = this.pool.now();
     for (const figure of this.charts.children) {
@@ -155,7 +155,7 @@ export class EgressView {
     this.roving.settle(hasFocus);
   }
 
-  /** Return a link to the host whose name it shows. */
+  /** Return a link to a host; it opens the host whose name it shows when it is clicked. */
   #hostLink(name) {
     const open = ({ currentTarget }) => this.open("host", currentTarget.textContent);
     return h("button", { type: "button", class: "plain link", on: { click: open } }, name);
@@ -184,7 +184,7 @@ export class EgressView {
 const makeChart = (name) =>
   h("figure", { "aria-label": `Egress of ${name}`, data: { host: name, row: name } }, h("figcaption"), h("div"));
 
-/** Return what the chart of a requester shows: of its width, too, which depends on how many charts there are. */
+/** Return what a requester's chart depends on, including its width, which varies with the number of charts. */
 const planOf = ({ flows, scale: { zero, last, limit }, clientWidth }) => [
   zero,
   last,
@@ -198,7 +198,7 @@ function hasChanged(figure) {
   return figure.drawn?.length !== plan.length || plan.some((part, place) => part !== figure.drawn[place]);
 }
 
-/** Return the planned rate of a job's input at a moment, bits per second. */
+/** Return the planned rate of a job's input at a time, in bits per second. */
 function rateAt({ job, begin }, at) {
   const elapsed = at - begin;
   return job.transfer.find((piece) => piece.begin_s <= elapsed && elapsed < piece.end_s)?.bps ?? 0;
@@ -233,7 +233,7 @@ function stacked(flows, zero) {
   return pieces;
 }
 
-/** One flow ends where the next begins: that they do not overlap by a rounding error, times are whole milliseconds. */
+/** Round a time to whole milliseconds, so that rounding errors do not make consecutive flows overlap. */
 const rounded = (at) => Math.round(1000 * at) / 1000;
 
 function drawRates(flows, { zero, last, limit, open }, width) {

@@ -1,10 +1,10 @@
-/** The fields of an object, with their units. */
+/** The list of an object's fields, with their units. */
 
 import { functionColours } from "./colours.js";
 import { h } from "./dom.js";
 import { bytes, duration, moment, rate } from "./format.js";
 
-/** Fields that are shown otherwise. */
+/** Fields that other parts of the view show or use. */
 const ELSEWHERE = new Set([
   "history",
   "transfer",
@@ -22,7 +22,7 @@ const ELSEWHERE = new Set([
   "predecessors",
 ]);
 
-/** Return the fields of an object as a list; `special` has what shows the values of some, by name. */
+/** Return the fields of an object as a list; `special` has functions that show the values of some fields, by name. */
 export function fieldList(found, special) {
   const list = h("dl", { class: "fields" });
   for (const [name, value] of Object.entries(found)) {
@@ -33,7 +33,7 @@ export function fieldList(found, special) {
 }
 
 const UNITS = /_(s|bps|bytes|at)$/;
-/** Names that say too little without their unit. */
+/** Labels of fields whose names are unclear without their unit. */
 const NAMES = {
   foreground_s: "pCPU time in foreground",
   background_s: "pCPU time in background",

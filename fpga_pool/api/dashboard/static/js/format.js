@@ -1,4 +1,4 @@
-/** Numbers and times as people read them. */
+/** Formats numbers, times and names for people. */
 
 const PREFIXES = ["", "k", "M", "G", "T"];
 
@@ -28,10 +28,10 @@ export function duration(seconds) {
   return `${Math.round(minutes / 1440)} d`;
 }
 
-/** Return seconds since the epoch of an ISO 8601 time; null for null. */
+/** Return an ISO 8601 time as seconds since the epoch; null for null. */
 export const seconds = (iso) => (iso ? Date.parse(iso) / 1000 : null);
 
-/** Return an ISO 8601 time as the local time of day, with the date if it is not today's. */
+/** Return an ISO 8601 time as the local time of day, with the date unless it is today's. */
 export function moment(iso) {
   if (!iso) return "–";
   const at = new Date(iso);
@@ -39,25 +39,25 @@ export function moment(iso) {
   return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString()} ${time}`;
 }
 
-/** By so much a start may seem late because the page has not heard of it yet. */
+/** Delay that is tolerated because the page may not know of a start yet. */
 const HEARD_S = 2;
-/** Return whether something has not begun though the pool expected it to. */
+/** Return whether an expected start is overdue; `now` is the time of the pool. */
 export const isOverdue = (expectedAt, now) => seconds(expectedAt) + HEARD_S < now;
 
-/** Return why something waits, and when it is or was expected to start; `now` is that of the pool. */
+/** Return why something waits, and when it is or was expected to start; `now` is the time of the pool. */
 export function waiting(reason, expectedAt, now) {
   const expected = expectedAt && `${isOverdue(expectedAt, now) ? "late since" : "expected"} ${moment(expectedAt)}`;
   return [reason, expected].filter(Boolean).join("; ");
 }
 
-/** Return the word for a count: "1 job", "2 jobs". */
+/** Return a number with its noun: "1 job", "2 jobs". */
 export const count = (number, noun, plural = `${noun}s`) =>
   `${number.toLocaleString()} ${number === 1 ? noun : plural}`;
 
 const PARTS = { pipeline: "subtask", task: "share" };
-/** Return what the jobs of a batch, pipeline or task are called, by its kind, or by the policy of its batch. */
+/** Return the noun for the jobs of a batch, pipeline or task, given its kind or the policy of its batch. */
 export const partOf = (kind) => PARTS[kind] ?? "job";
-/** Return how a job, or a subtask of a pipeline, is called. */
+/** Return the name of a job, or of a subtask of a pipeline. */
 export const jobName = (job) => job.name || `job ${job.index}`;
 export const shortId = (uuid) => uuid.slice(0, 8);
 

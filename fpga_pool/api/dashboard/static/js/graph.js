@@ -1,22 +1,22 @@
-/** A pipeline as a graph: subtasks from left to right, or down if that is longer, each after those that it reads. */
+/** A pipeline as a graph. Subtasks follow their predecessors, to the right or, if the graph is long, downwards. */
 
 import { functionColours } from "./colours.js";
 import { markButton, s } from "./dom.js";
 import { jobName } from "./format.js";
 
 const BOX = { width: 104, height: 38 };
-/** Between boxes: one after the other, and one beside the other. */
+/** Distances between the boxes of successive levels, and between those of one level. */
 const AFTER = 34;
 const BESIDE = 14;
-/** The picture is made as narrow as its place, but not narrower than this share of its size: then it scrolls. */
+/** The picture shrinks to the available width, but not below this share of its full width; then it scrolls. */
 const SMALLEST = 0.5;
 
-/** Return the picture; `open` gets the subtask that was chosen. */
+/** Return the picture; `open` is called with the subtask that was chosen. */
 export function pipelineGraph(subtasks, open) {
   const byUuid = new Map(subtasks.map((job) => [job.uuid, job]));
   const depths = new Map();
   for (const job of subtasks) {
-    // each comes after its predecessors
+    // the list has each subtask after its predecessors
     depths.set(job.uuid, Math.max(-1, ...job.predecessors.map((uuid) => depths.get(uuid) ?? -1)) + 1);
   }
   const levels = Map.groupBy(subtasks, (job) => depths.get(job.uuid));

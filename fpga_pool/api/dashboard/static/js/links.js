@@ -1,8 +1,8 @@
-/** How slots are linked: on their card, and cards with each other in an enclosure. */
+/** The links between the slots of a card, and between the cards of an enclosure. */
 
 const WAYS = { line: "in a line", ring: "in a ring", full: "each with each", none: "not linked" };
 
-/** Read the word of a slot's links; that of a card in no enclosure, whose slots are linked each with each, is empty. */
+/** Parse the links of a slot. The word is empty for a card in no enclosure whose slots are linked each with each. */
 export function linksOf(slot) {
   const [enclosure, topology, cards, position, between, slots, place] = (slot.links || "- full 1 0 full 0 0").split(" ");
   return {
@@ -16,9 +16,9 @@ export function linksOf(slot) {
   };
 }
 
-/** Return what links the cards of an enclosure, in words. */
+/** Describe how the cards of an enclosure are linked. */
 export const enclosureText = ({ enclosure, topology, cards }) => `${enclosure}: ${cards} cards ${WAYS[topology]}`;
-/** Return what links the slots of a card, in words. */
+/** Describe how the slots of a card are linked. */
 export const cardText = ({ between }) => (between === "none" ? "slots not linked" : `slots linked ${WAYS[between]}`);
 
 function areNext(topology, one, other, number) {
@@ -26,7 +26,7 @@ function areNext(topology, one, other, number) {
   return topology === "full" || apart === 1 || (topology === "ring" && apart === number - 1);
 }
 
-/** Return what a slot is linked to, of the slots of its host: [slot, how] with a slot, or the name of a card. */
+/** Return the slots of the same host that a slot is linked to, each with a description: [slot, text]. */
 export function neighbours(slot, slots) {
   const links = linksOf(slot);
   const onCard = slots.filter((one) => one.card === slot.card && one !== slot && links.between !== "none");

@@ -1,9 +1,9 @@
-/** Beside the page, as its worker: reads long lists, and tells the page what has changed (`changesOf` in api.js). */
+/** The worker of the page: reads long lists and sends the page what has changed (`changesOf` in api.js). */
 
 import { byName } from "./format.js";
 import { allOf, request } from "./request.js";
 
-/** By path of a list: its objects as JSON text, by name. */
+/** The objects of each list as JSON text by name, by path of the list. */
 const lists = new Map();
 
 async function changesOf({ access, path, key, whole }) {

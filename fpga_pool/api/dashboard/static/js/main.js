@@ -1,4 +1,4 @@
-/** Starts the page: views by the address, one detail beside them, and who asks. */
+/** Starts the page: the views, chosen by the address, the detail view beside them, and the session. */
 
 import { ask } from "./dialog.js";
 import { DetailView } from "./detail_view.js";
@@ -16,7 +16,7 @@ const main = document.getElementById("view");
 const status = document.getElementById("status");
 const sessionButton = document.getElementById("session");
 
-/** The address is #/VIEW or #/VIEW/KIND/ID of the object in detail; without a view, one that the caller may see. */
+/** Read the address: #/VIEW or #/VIEW/KIND/ID of the object in detail. The default view is one the caller may see. */
 function readAddress() {
   const [, view, kind, id] = location.hash.split("/").map(decodeURIComponent);
   const first = pool.forbidden.has("slots") ? "queue" : "pool";
@@ -48,7 +48,7 @@ const views = {
 };
 const detail = new DetailView(document.getElementById("detail"), pool, open, close);
 let shown = null;
-/** The API authenticates; and the question for a token is open. */
+/** Whether the API authenticates, and whether the dialog for a token is open. */
 let authenticates = false;
 let asking = false;
 
@@ -70,7 +70,7 @@ function show() {
   detail.show(kind, id);
 }
 
-/** Draw once per frame, however many answers have come. */
+/** Whether a redraw is scheduled: at most one per frame, however many answers arrive. */
 let drawing = false;
 const changed = new Set();
 pool.addEventListener("change", (event) => {
@@ -142,7 +142,7 @@ function showSession() {
   setText(sessionButton, session.token ? "Sign out" : authenticates ? "Sign in" : project);
 }
 
-// The embedding page has a title and a user of its own.
+// The embedding page shows its own title and user.
 document.querySelector("h1").hidden = sessionButton.hidden = session.embedded;
 sessionButton.addEventListener("click", changeSession);
 addEventListener("hashchange", show);

@@ -1,13 +1,13 @@
-/** Repeats a question while the page is visible. */
+/** Repeats a request while the page is visible. */
 
 const LONGEST_MS = 30_000;
-/** Of the time, at most this share is spent on answers: a large pool is asked less often. */
+/** Largest share of the time that is spent on requests: a large pool is polled less often. */
 const SHARE = 0.1;
 
-/** The pause grows with the failures up to this number of them. */
+/** The pause doubles with each failure, up to this number of failures. */
 const MOST_FAILURES = 5;
 
-/** Asks, waits, asks again: never twice at a time, at least `intervalMs` apart, and less often after failures. */
+/** Repeats a request: one at a time, at least `intervalMs` apart, and less often after failures. */
 export class Poll {
   #timer = null;
   #running = null;
@@ -15,9 +15,9 @@ export class Poll {
   #failures = 0;
 
   /**
-   * @param {function(): Promise} ask resolves to false where the answer will hardly change soon
-   * @param {number} intervalMs
-   * @param {function(Error|null)} report gets each failure, and null after a success
+    * @param {function(): Promise} ask resolves to false if the answer is unlikely to change soon
+    * @param {number} intervalMs
+    * @param {function(Error|null)} report called with each failure, and with null after each success
    */
   constructor(ask, intervalMs, report) {
     this.ask = ask;
@@ -28,7 +28,7 @@ export class Poll {
     });
   }
 
-  /** Begin; return when there is a first answer. */
+  /** Start; resolve after the first answer. */
   async start() {
     if (!this.#stopped) return;
     this.#stopped = false;
@@ -40,7 +40,7 @@ export class Poll {
     clearTimeout(this.#timer);
   }
 
-  /** Ask at once, or after the answer that is awaited; return when there is an answer. */
+  /** Send a request at once, or after the current one; resolve when its answer has arrived. */
   async now() {
     clearTimeout(this.#timer);
     while (this.#running) await this.#running;

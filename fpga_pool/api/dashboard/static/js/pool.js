@@ -1,4 +1,4 @@
-/** What the page knows of the pool: the answers of the API, kept up to date by polls. */
+/** The page's knowledge of the pool: the answers of the API, kept up to date by polling. */
 
 import { changesOf, get, getAll, withQuery } from "./api.js";
 import { functionColours } from "./colours.js";
@@ -9,12 +9,12 @@ const FAST_MS = 1000;
 const SLOW_MS = 10_000;
 const LISTED = 100;
 /**
- * Of so many active batches the jobs are followed; of up to four times as many gangs, tasks and waiting batches the
- * details.
+ * Number of active batches whose jobs are followed. Details are followed for up to four times as many objects of each
+ * kind: gangs and tasks that have not ended, and batches and pipelines with waiting jobs.
  */
 const FOLLOWED = 8;
 
-/** The kinds of work, and how the API calls them. */
+/** The kinds of work, with their paths and plural names in the API. */
 export const KINDS = {
   batch: { path: "/v1/batches", many: "batches" },
   pipeline: { path: "/v1/pipelines", many: "pipelines" },
@@ -26,7 +26,7 @@ export const isEnded = (work) => ENDED.has(work.state);
 const ENDED_JOBS = new Set([...ENDED, "RESULT_HELD"]);
 export const isEndedJob = (job) => ENDED_JOBS.has(job.state);
 
-/** The jobs of one batch; each question asks only for those that changed after the answer before. */
+/** The jobs of one batch; each refresh requests only the jobs that changed after the previous answer. */
 class JobList {
   jobs = [];
   #seen = null;
@@ -44,9 +44,9 @@ class JobList {
   }
 }
 
-/** A list of named objects; one that has not changed stays the same object. */
+/** A list of named objects; an object that has not changed remains the same JavaScript object. */
 class NamedList {
-  /** By name; null = not known. */
+  /** All objects, ordered by name; null = not known. */
   all = null;
   #named = new Map();
 
@@ -78,29 +78,29 @@ class NamedList {
 export class Pool extends EventTarget {
   hosts = [];
   functions = [];
-  /** By kind: the newest objects, newest first. */
+  /** The newest objects of each kind, newest first. */
   work = { batch: [], pipeline: [], task: [], gang: [] };
-  /** Details of gangs and tasks that have not ended, and of batches and pipelines with jobs that wait, by uuid. */
+  /** Details by uuid: of gangs and tasks that have not ended, and of batches and pipelines with waiting jobs. */
   details = new Map();
-  /** Seconds that the clock of the pool is ahead of this machine's. */
+  /** Seconds by which the clock of the pool is ahead of the clock of this machine. */
   aheadSeconds = 0;
-  /** What the caller may not see, by part. */
+  /** Names of the parts that the caller may not see. */
   forbidden = new Set();
-  /** How often the answers about work have come. */
+  /** Number of answers about work so far. */
   answers = 0;
-  /** Batches, pipelines, and those of the shares of tasks, newest first. */
+  /** Batches, pipelines, and the batches of the shares of tasks, newest first. */
   batches = [];
   #slots = new NamedList("/v1/slots", "slots");
   #processors = new NamedList("/v1/processors", "processors");
   #jobs = new Map();
   #loads = new Map();
   #started = false;
-  /** Batch whose schedule the user wants to see; "" = none in particular. */
+  /** uuid of the batch whose schedule the user wants to see; "" = none in particular. */
   chosenBatch = "";
 
   constructor(report) {
     super();
-    /** In the order in which they begin: the colours of functions depend on all of their names. */
+    /** In the order in which they start. Functions are first: their colours depend on the names of all of them. */
     this.polls = [
       new Poll(() => this.#part("functions", () => this.#refreshFunctions()), SLOW_MS, report),
       new Poll(() => this.#part("slots", () => this.#slots.refresh()), FAST_MS, report),
@@ -122,12 +122,12 @@ export class Pool extends EventTarget {
     for (const poll of this.polls) poll.stop();
   }
 
-  /** Ask for everything at once: after an operator's action, or for another project. */
+  /** Refresh everything at once, after an action of an operator or a change of the project. */
   refresh() {
     for (const poll of this.polls) poll.now();
   }
 
-  /** Forget the objects of a project or caller. */
+  /** Forget all objects, because the project or the caller has changed. */
   forget() {
     this.work = { batch: [], pipeline: [], task: [], gang: [] };
     this.batches = [];
@@ -145,12 +145,12 @@ export class Pool extends EventTarget {
     return this.#jobs.get(batch)?.jobs.filter(Boolean) ?? [];
   }
 
-  /** By name. */
+  /** All slots, ordered by name. */
   get slots() {
     return this.#slots.all ?? [];
   }
 
-  /** Those that hosts give to gangs, by name; null = not known. */
+  /** The processors that hosts give to gangs, ordered by name; null = not known. */
   get processors() {
     return this.#processors.all;
   }
@@ -166,7 +166,7 @@ export class Pool extends EventTarget {
     return batches.find((one) => one.uuid === this.chosenBatch) ?? batches.find((one) => !isEnded(one)) ?? batches[0];
   }
 
-  /** Return the batches the jobs of which are followed: those that have not ended, oldest first, and the shown one. */
+  /** Return the batches whose jobs are followed: those that have not ended, oldest first, and the shown one. */
   get followedBatches() {
     const { shownBatch: shown } = this;
     const open = this.batches
@@ -176,7 +176,7 @@ export class Pool extends EventTarget {
     return shown && !open.includes(shown) ? [shown, ...open] : open;
   }
 
-  /** Return what computes, by uuid of the job. */
+  /** Return a job by its uuid; null if it is not known. */
   jobNamed(uuid) {
     for (const list of this.#jobs.values()) {
       const job = list.jobs.find((one) => one?.uuid === uuid);
@@ -185,7 +185,7 @@ export class Pool extends EventTarget {
     return null;
   }
 
-  /** Return completed and present loads of slots, by name of the slot: [{function, begin, end}], end null = now. */
+  /** Return the loads of slots, by slot name: [{function, begin, end}]; end is null for a load in progress. */
   async loadsOf(names) {
     if (this.forbidden.has("slots")) return new Map();
     const wanted = [...names].map((name) => this.slotNamed(name)).filter(Boolean);
@@ -242,7 +242,7 @@ export class Pool extends EventTarget {
     });
     const pipelines = new Set(this.work.pipeline.map((one) => one.uuid));
     const tasks = new Set(this.work.task.map((one) => one.uuid));
-    // A pipeline, or the shares of a task, is a batch, too: it is listed once.
+    // A pipeline, or the shares of a task, is also a batch, and must be listed only once.
     const shares = this.work.batch.filter((one) => tasks.has(one.uuid));
     this.work.batch = this.work.batch.filter((one) => !pipelines.has(one.uuid) && !tasks.has(one.uuid));
     this.batches = [...this.work.batch, ...this.work.pipeline, ...shares].sort(
@@ -257,7 +257,7 @@ export class Pool extends EventTarget {
     const changing = this.batches.filter((batch) => {
       if (!isEnded(batch)) return followed.has(batch);
       const jobs = this.jobsOf(batch.uuid);
-      // Of one that was followed, how its jobs have ended is still to be heard.
+      // Continue with a batch that was followed until all of its jobs are known to have ended.
       return (followed.has(batch) || jobs.length > 0) && !(jobs.length === batch.jobs && jobs.every(isEndedJob));
     });
     return changing.map(async ({ uuid }) => {
@@ -287,13 +287,13 @@ export class Pool extends EventTarget {
   }
 }
 
-/** Wait for all, whatever becomes of the others; then fail if one has. */
+/** Wait until all promises are settled; then throw the reason of the first rejected one, if any. */
 export async function all(promises) {
   const failed = (await Promise.allSettled(promises)).find((one) => one.status === "rejected");
   if (failed) throw failed.reason;
 }
 
-/** Which function a load brought is told of the last one only; "" = not known. */
+/** Return the loads in the history of a slot. Only the function of the last load is known; "" = not known. */
 function loadsIn({ history, function: name }) {
   const loads = [];
   const last = history.findLastIndex((entry) => entry.after === "LOADING");
@@ -307,7 +307,7 @@ function loadsIn({ history, function: name }) {
   return loads;
 }
 
-/** A history is short: loads that have left it, and their functions, are remembered while the page is open. */
+/** Merge loads. Histories are short, so the page remembers loads that have left them, and the functions of loads. */
 function mergedLoads(before, now) {
   const known = new Map(before.map((load) => [load.begin, load]));
   const listed = now.map((load) => ({ ...load, function: load.function || known.get(load.begin)?.function || "" }));

@@ -9,11 +9,11 @@ import { Roving } from "./roving.js";
 
 /** With more slots than this the tiles are small, without text. */
 const SMALL_FROM = 400;
-/** A frame may take so long to make tiles; the others are made in the next ones. */
+/** Time for making tiles per frame; the remaining tiles are made in the next frames. */
 const FRAME_MS = 12;
 
 const REFUSAL = "Slots are shown to operators only: your roles do not allow to list them.";
-/** What of a slot its tile shows. */
+/** Fields of a slot that its tile shows. */
 const LOOKS = ["state", "function", "drain_requested"];
 
 export class PoolView {
@@ -21,7 +21,7 @@ export class PoolView {
   #tiles = new Map();
   #filter = "";
   #small = false;
-  /** What the map shows, where it is complete. */
+  /** The slots and hosts that the map shows; empty if the map is not complete. */
   #shown = {};
 
   constructor(pool, open) {
@@ -33,7 +33,7 @@ export class PoolView {
       class: "map",
       on: {
         click: (event) => this.#click(event),
-        // A title of each of many tiles would have to be changed with its state.
+        // The title is set when the pointer enters a tile, so that state changes need not update those of all tiles.
         pointerover: ({ target }) => target.shows && (target.title = target.getAttribute("aria-label")),
       },
     });
@@ -168,7 +168,7 @@ export class PoolView {
     tile.classList.toggle("dimmed", !shown);
   }
 
-  /** Return whether the map is complete.  Tiles are made where a host has other slots, and changed with their slot. */
+  /** Update the map; return whether it is complete. Tiles are made when the names of a host's slots have changed. */
   #showMap(slots, hosts, byHost) {
     const lost = new Set(hosts.filter((host) => !host.alive).map((host) => host.name));
     const small = slots.length > SMALL_FROM;
@@ -205,7 +205,7 @@ export class PoolView {
     return isComplete;
   }
 
-  /** Cards of an enclosure are together, in the order of their cables; so are the slots of a card. */
+  /** Show the cards of a host, grouped by enclosure; cards and slots are in the order of their links. */
   #showCards(element, host, slots) {
     const cards = [...Map.groupBy(slots, (slot) => slot.card)].map(([name, ofCard]) => ({
       name,
@@ -292,7 +292,7 @@ function countsOf(slots, kindOf) {
   return counts;
 }
 
-/** A card in no enclosure has a frame, too, that is not seen. */
+/** Return the frame of an enclosure. A card in no enclosure has an invisible frame. */
 function makeEnclosure(links) {
   if (!links.enclosure) return h("div", {}, h("div", { class: "cards" }));
   const text = enclosureText(links);

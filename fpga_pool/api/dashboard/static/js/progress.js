@@ -1,4 +1,4 @@
-/** Small pictures of progress, and badges of states. */
+/** Progress bars, makespan charts, and badges of states. */
 
 import { h, s, setAttribute, setText } from "./dom.js";
 import { duration } from "./format.js";
@@ -8,7 +8,7 @@ const HEIGHT = 22;
 
 export const makeBadge = () => h("span", { class: "badge" });
 
-/** Show a state as a badge; its text says what its colour does. */
+/** Show a state as a badge; its text says the same as its colour. */
 export function showBadge(badge, state) {
   setText(badge, state.replaceAll("_", " ").toLowerCase());
   setAttribute(badge, "data-state", state);
@@ -16,14 +16,14 @@ export function showBadge(badge, state) {
 
 export const makeBar = () => h("progress", { max: "1", value: "0" });
 
-/** Show a share of 0 to 1; the text is read to those who do not see the bar. */
+/** Show a share from 0 to 1; the text is for screen readers, and shown as a tooltip. */
 export function showBar(bar, share, text) {
   setAttribute(bar, "value", share);
   setAttribute(bar, "aria-label", text);
   bar.title = text;
 }
 
-/** Makespan against bound: the bar is what has passed, the lines are the plan and the bound. */
+/** A chart of the makespan: the bar is the elapsed time, the lines are the planned makespan and the lower bound. */
 export const makeBullet = () =>
   s(
     "svg",

@@ -44,14 +44,14 @@ export class QueueView {
 
   #chooseProjects() {
     session.everyone = this.everyone.checked;
-    // What is in detail may be of a project that is no longer shown.
+    // The object in detail may belong to a project that is no longer shown.
     this.close();
     this.pool.forget();
     this.pool.refresh();
   }
 
   update() {
-    // Tenants may not list slots either.
+    // Callers who may not list slots are tenants, and may not see other projects.
     this.projects.hidden = this.pool.forbidden.has("slots");
     const rows = Object.keys(KINDS)
       .filter((kind) => !this.#kind || kind === this.#kind)
@@ -132,7 +132,7 @@ export class QueueView {
   }
 }
 
-/** Return what a batch takes beside its plan and bound, in seconds since its time 0; null before it is planned. */
+/** Return the elapsed, planned and least time of a batch, in seconds since its time 0; null before it is planned. */
 export function makespanOf(batch, now) {
   if (!batch.dispatched_at) return null;
   const promised = batch.planned_completion_s === null || batch.planned_completion_s === undefined;

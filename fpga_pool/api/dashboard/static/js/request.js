@@ -1,8 +1,8 @@
-/** One request to the REST API, by the page or by its worker. */
+/** Requests to the REST API, by the page or by its worker. */
 
 const TIMEOUT_MS = 20_000;
 
-/** An answer that is an error, or none; `status` is 0 where the server did not answer. */
+/** The failure of a request; `status` is the HTTP status, or 0 if there was no valid answer. */
 export class ApiError extends Error {
   constructor(status, message) {
     super(message);
@@ -10,7 +10,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Return the answer to a request for a path; `access` is that of the session. */
+/** Return the decoded answer to a request for a path; the first argument is the result of `session.access()`. */
 export async function request({ root, credentials, headers }, method, path, body) {
   const sent = { Accept: "application/json", ...headers };
   if (body !== undefined) sent["Content-Type"] = "application/json";
@@ -36,7 +36,7 @@ export async function request({ root, credentials, headers }, method, path, body
   return answer;
 }
 
-/** Return all objects of a list, which may come in pages; `ask` asks for a path. */
+/** Return all objects of a list, which may have several pages; `ask` requests a path. */
 export async function allOf(ask, path, key) {
   const found = [];
   for (let next = path; next;) {

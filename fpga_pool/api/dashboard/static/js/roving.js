@@ -1,10 +1,10 @@
-/** Many marks that are one stop of the tab key: arrow keys, Home and End go from mark to mark. */
+/** Makes many marks one tab stop: the arrow keys, Home and End move the focus from mark to mark. */
 
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
 /**
- * The marks of a picture, in the order of the document.  Where they are in rows (elements with data-row), the arrows up
- * and down lead to the nearest mark of another row.
+ * The marks of a picture, in the order of the document. If they are in rows (elements with data-row), the up and down
+ * arrows move to the nearest mark of the previous or next row.
  */
 export class Roving {
   #element;
@@ -22,7 +22,7 @@ export class Roving {
     return this.#stop !== null && this.#stop === document.activeElement;
   }
 
-  /** Marks were replaced: the one that has the same data-key is the stop, and gets the focus if the old one had it. */
+  /** Choose a new tab stop after marks were replaced: the mark with the same data-key, focused if `hadFocus`. */
   settle(hadFocus = false) {
     if (this.#stop?.isConnected) return;
     const key = this.#stop?.dataset.key;

@@ -1,4 +1,4 @@
-/** The schedule of a batch: what was planned and what happens, on each slot, with the bound and the planned end. */
+/** The schedule view: planned and actual work of a batch on each slot, with its lower bound and planned end. */
 
 import { Axis } from "./axis.js";
 import { functionColours } from "./colours.js";
@@ -9,16 +9,16 @@ import { makespanOf } from "./queue_view.js";
 import { Roving } from "./roving.js";
 
 const LEFT = 150;
-/** Above the rows: the labels of the axis, then those of the lines, each at a height of its own. */
+/** Heights of the labels above the rows: those of the axis, then those of the vertical lines. */
 const LABELS = { axis: 11, now: 16, bound: 28, planned: 40 };
 const TOP = 56;
 /**
- * In a row, the place and height of planned and actual transfers, the end of these, planned computation, actual loads
- * and actual computation.
+ * Offset and height, within a row, of planned transfers, actual transfers, the mark where an input is complete, planned
+ * computations, and actual loads and computations.
  */
 const ROW = 37;
 const LANES = { transfer: [2, 3], moved: [6, 3], arrival: [1, 9], plan: [11, 8], actual: [20, 15] };
-/** More slots are shown a page at a time. */
+/** Number of slots per page. */
 const ROWS = 40;
 const MARKS = "[role=button]";
 const ZOOMS = [1, 2, 4, 8];
@@ -29,10 +29,10 @@ export class ScheduleView {
   #zoom = 0;
   #loads = new Map();
   #asking = false;
-  /** A mark that is pressed stays until it is released: else the click would be lost. */
+  /** While a mark is pressed, the chart is not redrawn: otherwise the click would be lost. */
   #pressed = false;
   #drawn = "";
-  /** What moves of the picture, unless its batch has ended. */
+  /** The moving parts of the picture; null if the batch has ended. */
   #live = null;
 
   constructor(pool, open, choose) {
@@ -117,7 +117,7 @@ export class ScheduleView {
     this.#draw(batch, jobs, shown);
   }
 
-  /** Between two answers the line of the present moment moves on, and the bars of what runs grow. */
+  /** Between two answers of the API, move the line of the current time, and lengthen the bars of running jobs. */
   move() {
     if (!this.#live) return;
     const { axis, zero, svg, bottom, running } = this.#live;
@@ -133,14 +133,14 @@ export class ScheduleView {
     if (line) svg.append(line);
   }
 
-  /** Loads come from the histories of the slots, one question each where something was loaded since. */
+  /** Get the loads from the histories of the slots, by one request for each slot with new loads. */
   async #askLoads(names) {
     if (this.#asking) return;
     this.#asking = true;
     try {
       this.#loads = await this.pool.loadsOf(names);
     } catch {
-      // The poll of the slots reports what is wrong; loads are drawn again when the next question succeeds.
+      // The poll of the slots reports the failure; the loads are drawn when a later request succeeds.
     } finally {
       this.#asking = false;
     }
@@ -221,7 +221,7 @@ export class ScheduleView {
     return begins.filter((begin) => begin < 0 && begin > -0.2 * last);
   }
 
-  /** Return a slot with its loads; its jobs come after them. */
+  /** Return the row of a slot with its loads; the caller appends its jobs. */
   #drawRow(axis, name, y, width, zero, jobs) {
     const slot = this.pool.slotNamed(name);
     const open = () => this.open("slot", slot.uuid);
@@ -343,7 +343,7 @@ function bar(axis, rowY, [offset, height], begin, end, properties, title) {
 
 const widthOf = (axis, begin, end) => Math.max(axis.x(end) - axis.x(begin), 1).toFixed(1);
 
-/** Return which function a load brought; where the slot does not tell, the jobs between this load and the next may. */
+/** Return the function of a load; if the slot does not name it, that of a job between this load and the next. */
 function functionOf(load, next, jobs) {
   const [from, until] = [load.end ?? Infinity, next?.begin ?? Infinity];
   const isBetween = (job) => seconds(job.started_at) >= from && seconds(job.started_at) < until;
@@ -362,12 +362,12 @@ function describeJob(job) {
   return `${jobName(job)}: ${job.function} on ${place}, ${job.state.toLowerCase()}, ${planned}${staged}${took}${late}`;
 }
 
-/** Return whether a job has ended clearly later than planned. */
+/** Return whether a job ended clearly later than planned. */
 const isLate = (job) =>
   Boolean(job.finished_at && job.end_s !== null) &&
   seconds(job.finished_at) - seconds(job.dispatched_at) > job.end_s + 0.5;
 
-/** Return jobs in the order in which they begin, as far as that is known, else are planned to. */
+/** Return jobs in the order of their starts: the actual start if known, else the planned one. */
 function inTime(jobs) {
   const begin = (job) => seconds(job.started_at) ?? seconds(job.dispatched_at) + (job.start_s ?? 0);
   return jobs.toSorted((a, b) => begin(a) - begin(b));

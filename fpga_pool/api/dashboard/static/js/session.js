@@ -1,19 +1,20 @@
 /**
- * Whom the page asks, and on whose behalf: the API that it is from, with a token of Keystone or, where nobody
- * authenticates, for a project; or, embedded in a page of the same origin, the server of that page, which knows its user.
+ * Where requests go and on whose behalf. By default: to the API that serves the page, with a Keystone token or, without
+ * authentication, for a project. Embedded in a page of the same origin: to the server of that page, which knows the
+ * user.
  */
 
 const TOKEN = "fpga_pool.token";
 const PROJECT = "fpga_pool.project";
 
-/** The frame that embeds the page says where requests go (data-api), and proves that they are the page's (data-csrf). */
+/** The frame that embeds the page, if any; it has the URL for requests (data-api) and a CSRF token (data-csrf). */
 const frame = window.frameElement?.dataset.api ? window.frameElement : null;
 const root = frame ? new URL(frame.dataset.api, frame.baseURI).href : new URL("../", document.baseURI).href;
 
-/** Both are kept by this tab only, until it is closed. */
+/** The session; its token and project are kept by this tab only, until it is closed. */
 export const session = {
   embedded: frame !== null,
-  /** The work of all projects is shown, not that of one. */
+  /** Whether the work of all projects is shown, instead of that of one. */
   everyone: false,
   get token() {
     return sessionStorage.getItem(TOKEN) ?? "";
@@ -31,10 +32,10 @@ export const session = {
   signOut() {
     sessionStorage.removeItem(TOKEN);
   },
-  /** @returns {{root: string, credentials: string, headers: object}} what `request` takes */
+  /** @returns {{root: string, credentials: string, headers: object}} the first argument of `request` */
   access() {
     if (frame) {
-      // The second lets Horizon answer 401 where nobody is logged in, not lead to its form.
+      // X-Requested-With makes Horizon answer 401 if nobody is logged in, instead of redirecting to its login form.
       const headers = { "X-CSRFToken": frame.dataset.csrf, "X-Requested-With": "XMLHttpRequest" };
       return { root, credentials: "same-origin", headers };
     }

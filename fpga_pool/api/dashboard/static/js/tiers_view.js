@@ -8,7 +8,7 @@ import { makeBadge, showBadge } from "./progress.js";
 
 const COLUMNS = ["Gang", "State", "Processes", "Done", "Swaps", "Migrations", "Reason or expected start"];
 const TIERS = ["foreground", "background"];
-/** Of those of other projects nothing is known. */
+/** Shown for tiers without a listed process, if the caller may not list processors. */
 const UNKNOWN = "no gang of this project";
 const LIVE = new Set(["RESERVED", "STARTING", "RUNNING", "EXITED", "SAVING", "STOPPING", "STOPPED"]);
 
@@ -109,7 +109,7 @@ function updateRow(row, gang, now) {
 
 const isHeld = (processor) => TIERS.some((tier) => processor[tier]);
 
-/** Return the processors on which these gangs are: all that is known of them to whom the pool does not list them. */
+/** Return the processors that these gangs use: the only ones known to a caller who may not list processors. */
 function processorsOf(gangs) {
   const processes = gangs.flatMap((gang) =>
     (gang.process_list ?? []).filter((one) => LIVE.has(one.state)).map((one) => ({ ...one, gang_uuid: gang.uuid })),

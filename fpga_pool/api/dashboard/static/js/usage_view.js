@@ -1,4 +1,4 @@
-/** What projects have used in a period, by function, jobs and instances; a row leads to the jobs that computed it. */
+/** The usage of projects in a period, by function; a row links to the jobs that ran the function. */
 
 import { getAll, withQuery } from "./api.js";
 import { functionColours } from "./colours.js";
@@ -10,7 +10,7 @@ import { makeBar, showBar } from "./progress.js";
 const TIMES = ["Time on slots", "Time on CPUs", "Slots of instances", "Share of all"];
 const COLUMNS = ["Project", "Function", "Jobs", ...TIMES, "Read", "Written", "Loads"];
 const PERIODS = { "last hour": 1 / 24, "last day": 1, "last 7 days": 7, "last 31 days": 31 };
-/** What is shown of slots that instances load themselves. */
+/** Label of the usage of slots that instances load themselves. */
 const NO_FUNCTION = "loaded by instances";
 const EVERY_MS = 10_000;
 
@@ -18,7 +18,7 @@ export class UsageView {
   parts = new Set(["all"]);
   #rows = [];
   #days = 1;
-  /** Of all projects, which admins see; null where that was refused. */
+  /** Projects to request: all, which needs an admin; null = the caller's own, after that was refused. */
   #whose = "all";
   #poll;
 
@@ -54,7 +54,7 @@ export class UsageView {
     pool.addEventListener("change", ({ detail }) => detail === "all" && this.#forget());
   }
 
-  /** It asks while it is shown only: the answer is added up from all runs of the period. */
+  /** Poll only while the view is shown: the API adds up each answer from all runs of the period. */
   enter() {
     this.#poll.start();
   }
@@ -63,7 +63,7 @@ export class UsageView {
     this.#poll.stop();
   }
 
-  /** The rows are another caller's. */
+  /** Discard the rows, which belong to another caller. */
   #forget() {
     this.#rows = [];
     this.#whose = "all";

@@ -5,7 +5,7 @@ from fpga_pool.drivers.slots.functions import function_model
 
 @pytest.fixture
 def compute(tmp_path):
-    """Run a software model on bytes and return the bytes of its result."""
+    """Return a function that runs a software model on bytes and returns the bytes of its result."""
 
     def run(name, data):
         source, sink = tmp_path / "source", tmp_path / "sink"

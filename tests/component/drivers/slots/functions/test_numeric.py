@@ -1,4 +1,4 @@
-"""Each model against a plain reference: loops and numpy, written from the documented formats."""
+"""Each model against a plain reference: loops and numpy code, written from the documented formats."""
 
 import struct
 
@@ -164,7 +164,7 @@ def test_optical_flow_refuses_wrong_sizes(compute):
 
 
 def reference_mask(values):
-    """Return the foreground flags of one pixel over time, component by component."""
+    """Return the foreground flags of one pixel over time, computed component by component."""
     mixture = [[1.0, float(values[0]), 225.0], [0.0, float(values[0]), 225.0], [0.0, float(values[0]), 225.0]]
     flags = []
     for value in values:
