@@ -24,7 +24,7 @@ elif [[ "$1" == "stack" && "$2" == "post-config" ]]; then
     fi
 
 elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
-    # Placement knows the compute nodes by now; the pool adds the accelerators of each below it.
+    # Placement now knows the compute nodes; the pool adds the accelerators below each of them.
     echo_summary "Starting fpga_pool"
     start_fpga_pool
     if is_service_enabled key && is_service_enabled fpga-pool-api; then

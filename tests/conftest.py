@@ -20,7 +20,7 @@ import fpga_pool.rpc  # noqa: F401  # chooses native threads before a test impor
 from fpga_pool.model.catalogue import Catalogue
 from support.servers import MariaDB, PostgreSQL, RabbitMQ
 
-# The same examples in every run.  To look for new ones, pass --hypothesis-profile=default.
+# The same examples in every run.  To search for new ones, pass --hypothesis-profile=default.
 settings.register_profile(
     "quick",
     derandomize=True,
@@ -30,7 +30,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("long", settings.get_profile("quick"), max_examples=25)
-#: Other inputs in every run, as many of each kind as FPGA_POOL_FUZZ says.
+#: Other inputs in every run; FPGA_POOL_FUZZ is the number of each kind.
 settings.register_profile(
     "fuzz",
     settings.get_profile("quick"),
@@ -40,12 +40,12 @@ settings.register_profile(
 
 TESTS = Path(__file__).parent
 
-#: In which order workers take tests: one begins with the cloud, the others with the unit tests.  Files that take
+#: Order in which workers take tests: one starts with the cloud, the others with the unit tests.  Files that take
 #: minutes come before those that take seconds, so that at the end no worker waits long for another.
 ORDER = ("functional/cloud", "unit", "figures", "functional/compute", "functional", "component", "benchmarks")
-#: Directories whose tests share servers, a hypervisor, a cloud or network namespaces: one worker runs them all.
+#: Directories whose tests share servers, a hypervisor, a cloud or network namespaces, so that one worker runs them all.
 SHARED = ("bad_input", "cloud", "compute", "egress", "nova", "outages", "placement")
-#: Files and directories that take long; elsewhere single tests are marked.
+#: Files and directories that take long; elsewhere individual tests are marked.
 LONG = (
     "figures/",
     "functional/cloud/test_gangs.py",
@@ -78,8 +78,8 @@ LONG = (
     "functional/test_servers.py",
     "functional/test_whole_demo.py",
 )
-#: Files of tests that measure the machine, compare a running pool with its plan, or have guests take the processors
-#: from all others: nothing else runs meanwhile.
+#: Files of tests that measure the machine, compare a running pool with its plan, or whose guests occupy all processors:
+#: nothing else runs at the same time.
 QUIET = (
     "functional/compute/test_sending_guest.py",
     "functional/compute/test_tier_shares.py",
@@ -90,7 +90,7 @@ QUIET = (
     "functional/test_online.py",
     "functional/test_whole_demo.py",
 )
-#: Tests that a loaded machine can make fail, and why.  They run a second time if they fail; no other test does.
+#: Tests that can fail on a loaded machine, with the reason.  Only these run a second time if they fail.
 SENSITIVE: dict[str, str] = {}
 
 
@@ -104,12 +104,12 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     settings.load_profile("long" if config.getoption("long") else "quick")
     if config.getoption("hypothesis_profile") is None:
-        # Else examples depend on the modules that tests before have imported: hypothesis tries their constants.
+        # Otherwise examples depend on the modules that earlier tests have imported, as hypothesis uses their constants.
         providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Import no file whose tests `-m` deselects as a whole: a run of the quiet ones would import hundreds in vain."""
+    """Import no file whose tests are all deselected by `-m`, as a run of the quiet tests needs few of them."""
     if collection_path.suffix == ".py" and config.option.markexpr in ("quiet", "not quiet"):
         quiet = collection_path.relative_to(TESTS).as_posix() in QUIET
         return True if quiet != (config.option.markexpr == "quiet") else None
@@ -118,7 +118,7 @@ def pytest_ignore_collect(collection_path, config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Search for garbage neither while modules are imported, nor later in what they keep: that takes seconds."""
+    """Disable garbage collection during imports, and exclude their objects from it later, which saves seconds."""
     gc.disable()
     try:
         return (yield)
@@ -145,9 +145,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 class _Groups(LoadScopeScheduling):
-    """Gives one worker all tests of a file, or of a directory in SHARED: they share fixtures.
+    """Assigns all tests of a file, or of a directory in SHARED, to one worker, as they share fixtures.
 
-    xdist's own `--dist loadgroup` (3.8) has no effect under pytest 9.2, which no longer lets it add groups to names.
+    xdist's own `--dist loadgroup` (3.8) has no effect with pytest 9.2, in which it can no longer add groups to names.
     """
 
     def _split_scope(self, nodeid):
@@ -157,7 +157,7 @@ class _Groups(LoadScopeScheduling):
 
 
 def pytest_xdist_make_scheduler(config, log):
-    config.option.loadscopereorder = False  # by numbers of tests, whatever these take
+    config.option.loadscopereorder = False  # it would order by the numbers of tests, not by their duration
     return _Groups(config, log)
 
 
@@ -168,7 +168,7 @@ def _order(item):
 
 @pytest.fixture(autouse=True)
 def log_level():
-    """Restore the level of the log, which commands and daemons set that a test runs in this process."""
+    """Restore the log level after a test, as commands and daemons that run in this process change it."""
     root = logging.getLogger()
     level = root.level
     yield
@@ -177,7 +177,7 @@ def log_level():
 
 @pytest.fixture(scope="session")
 def make_catalogue():
-    """Make a catalogue of one board, `fast`: functions by name, as (seconds, kinds ...) or whole entries."""
+    """Make a catalogue with one board, `fast`: functions by name, as (seconds, kinds ...) or whole entries."""
 
     def make(functions, *, slots, load_s, b_s_per_byte=1e-9):
         def entry(a_s, *kinds):
@@ -207,7 +207,7 @@ def make_catalogue():
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
-    """Files of a fresh self-signed certificate for 127.0.0.1, and of its key."""
+    """Return the files of a new self-signed certificate for 127.0.0.1, and of its key."""
     directory = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "responder-1")])
@@ -234,8 +234,8 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def servers_directory():
-    """A directory that the servers' own users can reach, which pytest's are not."""
-    # What cannot be removed is left, such as the place of a small disk that something still has mounted.
+    """A directory that the servers' own users can access, unlike pytest's directories."""
+    # Ignore files that cannot be removed, such as the directory of a small disk that is still mounted.
     with tempfile.TemporaryDirectory(prefix="fpga-pool-servers-", ignore_cleanup_errors=True) as directory:
         Path(directory).chmod(0o711)
         yield Path(directory)
@@ -243,7 +243,7 @@ def servers_directory():
 
 @pytest.fixture(scope="session")
 def run_server():
-    """Run a server for as long as a fixture lasts, or skip with what the machine lacks."""
+    """Run a server during a fixture, or skip the test if the machine lacks something, and say what."""
 
     def run(server):
         if problem := server.missing():
@@ -271,7 +271,7 @@ def postgresql(run_server, servers_directory):
 
 @pytest.fixture(scope="session")
 def small_disk():
-    """Make file systems with little room: `small_disk(directory, megabytes)`."""
+    """Make small file systems: `small_disk(directory, megabytes)`."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
     mounted = []

@@ -1,13 +1,13 @@
-"""A process that is many agents to a scheduler: each tells every so often that its two cards are as they were.
+"""A process that simulates many agents of a scheduler, each of which periodically sends heartbeats of two idle cards.
 
-Every 10 s it tells its counters, too; if CHANGING is given, every so many heartbeats that one of its slots has another
-function, each agent in its turn.
+Every 10 s, a heartbeat also has counters.  If CHANGING is given, one slot of each agent changes its function every
+CHANGING heartbeats, at different times for different agents.
 
     python beating.py TRANSPORT_URL DATABASE_URL PREFIX AGENTS INTERVAL WARM_UP SECONDS [CHANGING]
 
-Says "ready" when every agent is known to the pool, and begins when it is told a line; if SECONDS are 0 it goes on until
-it is told another.  Prints at the end, as JSON, how long the scheduler took for each heartbeat of the last SECONDS, in
-seconds, and how many it did not answer.
+Prints "ready" when the pool knows every agent, and starts when it reads a line; if SECONDS are 0, it runs until it
+reads another.  At the end it prints, as JSON, the scheduler's response time for each heartbeat of the last SECONDS, in
+seconds, and the number of heartbeats without a response.
 """
 
 import contextlib
@@ -34,14 +34,14 @@ from fpga_pool.services.scheduler.enrolment import approve
 from fpga_pool.store import Store
 
 CARDS, REGIONS = ("0000:3b:00.0", "0000:af:00.0"), range(4)
-#: How often each tells its counters.
+#: Interval of the counters of each agent, in seconds.
 COUNTED_S = 10.0
-#: Agents that join at once.
+#: Limits how many agents join concurrently.
 JOINING = threading.Semaphore(8)
 
 
 def machine(host):
-    """The agent's own state machine, for what its heartbeats say."""
+    """Return the agent's own state machine, which provides the content of heartbeats."""
     slots = [
         ObservedSlot(
             slot=f"{host}/{card}/r{region}",
@@ -58,7 +58,7 @@ def machine(host):
 
 
 def counters():
-    """What a host with four guests says of itself."""
+    """Return the counters of a host with four guests."""
     guests = tuple(GuestCounters(uuid=str(uuid.uuid4()), cpus=1.25) for _ in range(4))
     return HostCounters(
         at=time.time(), cpus=64.0, busy_cpus=12.34, memory_bytes=1 << 38, used_bytes=1 << 37, received_bps=1.23e9,
@@ -79,7 +79,7 @@ def heartbeat(agent, beat, *, counted=False, loaded=False):
 
 
 class Beating(threading.Thread):
-    """One agent; its phase is its share of the interval."""
+    """One agent, whose heartbeats are offset by its phase within the interval."""
 
     def __init__(self, messages, key, host, number, phase_s, interval_s, changing, begin, until):
         super().__init__(daemon=True)
@@ -118,7 +118,7 @@ class Beating(threading.Thread):
 
 
 def enroll(database_url, hosts, key):
-    """Have the pool accept one key for all."""
+    """Let the pool accept one key for all agents."""
     with contextlib.closing(Store(database_url)) as store:
         for host in hosts:
             approve(store, host, key, time.time())

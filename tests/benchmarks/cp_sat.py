@@ -1,7 +1,7 @@
-"""CP-SAT of OR-Tools on jobs to unrelated machines, in a process of its own: `cp_sat.py problem.npz seconds`.
+"""CP-SAT of OR-Tools for jobs on unrelated machines, in a separate process: `cp_sat.py problem.npz seconds`.
 
-Each job may go to the accelerators where it is quickest, few enough for the solver to keep up; with all of them it
-finds less.  Prints one JSON object with the makespan in the problem's own seconds.
+Each job may use only its fastest accelerators, few enough for the solver; with all of them it finds worse solutions.
+Prints one JSON object with the makespan in seconds.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 import numpy as np
 from ortools.sat.python import cp_model
 
-#: Accelerators to choose from, per job, and whole units of time per second.
+#: Number of accelerators to choose from, per job, and integer units of time per second.
 CANDIDATES, UNITS = 6, 10_000
 
 

@@ -1,8 +1,8 @@
-"""CP-SAT of OR-Tools on rigid tasks that take several FPGAs of one enclosure, in a process of its own.
+"""CP-SAT of OR-Tools for rigid tasks that need several FPGAs of one enclosure, in a separate process.
 
 Reads a JSON object from standard input: `enclosures` (FPGAs), `fpgas`, `seconds`, `at_most_s` (of a known schedule) and
-`limit_s`.  Prints one: `optimum_s`, proven, or null.  Times are rounded down to whole units, and links are not looked
-at: no schedule is shorter than what is printed.
+`limit_s`.  Prints one: `optimum_s`, proven, or null.  Times are rounded down to integer units, and links are ignored,
+so no schedule is shorter than the printed optimum.
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 
 from ortools.sat.python import cp_model
 
-#: Whole units of time of the known schedule.
+#: Length of the known schedule in integer units of time.
 UNITS = 200_000
 
 

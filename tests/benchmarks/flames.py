@@ -1,11 +1,11 @@
-"""Draw where the processes of a pool spend the processor for a batch of small jobs, as a flame graph.
+"""Draw a flame graph of the CPU time that the processes of a pool spend on a batch of small jobs.
 
     python tests/benchmarks/flames.py JOBS USERS SECONDS FILE.svg
 
 Users submit batches as in `test_small_jobs.py`, to the same pool, while py-spy, which must be in PATH, samples every
-Python process.  What is as wide as the picture is the CPU time of all processes per batch; each process is as wide as
-its own, by the kernel's count, and divided as the samples of what held its interpreter's lock are.  Functions of a
-library are one box.
+Python process.  The full width is the CPU time of all processes per batch.  The width of each process is its CPU time
+as counted by the kernel, divided in proportion to the samples of the thread that held the interpreter's lock.
+Functions of a library are one box.
 """
 
 import re
@@ -23,7 +23,7 @@ from support.deployment import Deployment
 from support.servers import MariaDB, RabbitMQ
 
 WIDTH, ROW, LETTER = 1200, 17, 6.3
-#: Narrower boxes are left out; of the width.
+#: Narrower boxes are omitted, as a share of the width.
 NARROWEST = 0.004
 PER_S = 100
 LIBRARIES = {"lib-dynload": "python", "asyncio": "asyncio", "threading.py": "", "concurrent": ""}
@@ -32,7 +32,7 @@ Stack = tuple[str, ...]
 
 
 def box(frame: str) -> str:
-    """Return what stands for a frame: a function of ours with its module, the name of a library, or "" = nothing."""
+    """Return the label of a frame: one of our functions with its module, the name of a library, or "" for no box."""
     function, _, place = frame.rpartition(" (")
     path = re.sub(r"(:\d+)?\)$", "", place)
     if path.startswith("fpga_pool/"):
@@ -42,7 +42,7 @@ def box(frame: str) -> str:
 
 
 def stacks(raw: Path) -> dict[Stack, int]:
-    """Return what was sampled how often, from the outermost box to the innermost."""
+    """Return how often each stack was sampled, as boxes from the outermost to the innermost."""
     found: Counter[Stack] = Counter()
     for line in raw.read_text().splitlines():
         text, _, count = line.rpartition(" ")
@@ -52,7 +52,7 @@ def stacks(raw: Path) -> dict[Stack, int]:
 
 
 def picture(processes: dict[str, tuple[float, dict[Stack, int]]], title: str) -> str:
-    """Return the graph of processes: what each takes of the processor, in ms, and its stacks."""
+    """Return the graph of processes, each given as its CPU time in ms and its stacks, as SVG."""
     whole = sum(ms for ms, _ in processes.values())
     rects: list[tuple[float, float, int, str]] = []
 

@@ -1,11 +1,12 @@
-"""What every policy decides on seeded problems, as digests: written before and after a change, and compared.
+"""Digests of the decisions of every policy on seeded problems, written before and after a change, and compared.
 
     python tests/benchmarks/golden.py write before.json         # in the one checkout
     python tests/benchmarks/golden.py write after.json          # in the other
     python tests/benchmarks/golden.py compare before.json after.json
 
-Only commands of `fpga-pool-sim` and their files are used, so that two versions can be compared whose code has moved.
-`compare` ends with 1 if a decision that both made differs, and says whether its objective got better or worse.
+Only commands of `fpga-pool-sim` and their files are used, so that versions can be compared even if code has moved.
+`compare` exits with 1 if a decision that both versions made differs, and reports whether its objective got better or
+worse.
 """
 
 import argparse
@@ -25,14 +26,14 @@ from fpga_pool.conf.policies import policy_names
 SEEDS = 20
 EFFORT = 20
 CATALOGUE = Path(__file__).parents[2] / "etc" / "fpga_pool" / "catalogue.toml"
-#: What the result of each command is judged by, and whether more of it is better.
+#: The objective of each command, and whether larger values are better.
 OBJECTIVES = {
     "plan": ("makespan_s", False),
     "online": ("mean_benefit_vcpus", True),
     "gangs": ("mean_response_s", False),
     "tasks": ("wct_s", False),
 }
-#: References for small problems rather than policies: what they find depends on the version of a solver.
+#: References for small problems, not policies: their results depend on the version of a solver.
 REFERENCES = {"exact"}
 
 
@@ -147,7 +148,7 @@ def batch(case, rng):
 
 
 def online_jobs(rng):
-    """Return the lines of a trace of jobs that arrive."""
+    """Return the lines of a trace of arriving jobs."""
     functions = ["aes", "sha256", "stereo", "gmm", "optical_flow", "mvm"]
     arrival_s = np.cumsum(rng.exponential(0.3, 200))
     work_s = rng.uniform(0.5, 6, 200)
@@ -160,7 +161,7 @@ def online_jobs(rng):
 
 
 def run(command, words):
-    """Return what a command prints with `--json`."""
+    """Return the JSON output of a command."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         code = sim([command, *words, "--json"])
@@ -170,7 +171,7 @@ def run(command, words):
 
 
 def digest(paths):
-    """Return a digest of what files hold; of arrays, whatever way they were packed."""
+    """Return a digest of the contents of files; for arrays, independent of their compression."""
     sha256 = hashlib.sha256()
     for path in paths:
         if path.suffix == ".npz":

@@ -2,10 +2,11 @@
 
     python tests/benchmarks/lattice.py [--seeds 3] [--cases few many rtm large] [--exact PYTHON]
 
-One row per problem: seconds by the processor's clock, which does not run while other programs do; shares of the tight
-and of the paper's bound in per cent; what the best of the paper's policies and HEFT reach of the tight one.
-`--exact` names a Python with OR-Tools: CP-SAT then has 20 s for each problem of few tasks, and the row says how far
-above its proven optimum ours is.  Links are relaxed there to the number of FPGAs, so its optimum is a bound.
+Prints one row per problem: seconds of CPU time, which other programs hardly affect; shares of the tight bound and of
+the paper's bound in per cent; and the shares of the tight bound that the best policy of the paper and HEFT reach.
+`--exact` names a Python with OR-Tools: CP-SAT then has 20 s for each problem of few tasks, and the row shows how far
+our result is above its proven optimum.  CP-SAT considers only the number of FPGAs, not links, so its optimum is a
+bound.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def few(seed):
 
 
 def many(seed):
-    """Thirty workloads and more on 4 to 8 rings."""
+    """Thirty and more workloads on 4 to 8 rings."""
     for model in ("rtm", "rtmw", "f11"):
         for workloads in (30, 60, 150):
             for tasks in ((1, 1), (2, 20)):
@@ -61,7 +62,7 @@ CASES = {"few": few, "many": many, "rtm": rtm, "large": large}
 
 
 def proven_optimum_s(python, problem, at_most_s):
-    """Return the least end of all schedules as far as CP-SAT proves it, else None."""
+    """Return the smallest end of all schedules if CP-SAT proves it, else None."""
     data = {
         "enclosures": problem.enclosure_fpgas.tolist(), "fpgas": problem.shape_fpgas.tolist(),
         "seconds": problem.shape_seconds.tolist(), "at_most_s": at_most_s, "limit_s": EXACT_S,

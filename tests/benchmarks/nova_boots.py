@@ -1,9 +1,9 @@
-"""Boots at the same time on few hosts, by several nova-schedulers and real Placement: how many find no host.
+"""Concurrent boots on few hosts, by several nova-schedulers and a real Placement: how many find no host.
 
     OS_NOVA_DISABLE_EVENTLET_PATCHING=1 pytest -c tests/nova/pytest.ini -s tests/benchmarks/nova_boots.py
 
-Two hosts have 32 free slots, three small ones and a large one on each of four cards.  A round is eight boots at once,
-or as many as there are slots; what it claimed is released before the next.
+Two hosts have 32 free slots, three small ones and a large one on each of four cards.  A round consists of eight
+concurrent boots, or as many as there are slots; its claims are released before the next round.
 """
 
 import os

@@ -1,12 +1,12 @@
-"""A day of 10,000 servers on 5,008 slots, simulated by the rules that the filter and the weighers read.
+"""A day of 10,000 servers on 5,008 slots, simulated with the rules that the filter and the weighers use.
 
     python tests/benchmarks/nova_day.py [SERVERS]
 
-313 hosts have four cards of four slots each, of three boards on which every function computes at another speed; the
-functions are those of nova_makespan.py.  Servers come at random over 24 hours and hold one slot for as long as their
-function takes on its board, so that about four fifths of the slots are held after half a day.  For each of them the
-snapshot is brought up to date by a delta, the slots are fitted, and the best provider is taken: the least lateness,
-then the most benefit, then the least scarcity.  In comparison every server takes a free slot at random.
+313 hosts have four cards of four slots each, of three boards with different speeds for each function; the functions are
+those of nova_makespan.py.  Servers arrive at random over 24 hours and hold one slot for the run time of their function
+on its board, so that about four fifths of the slots are held after half a day.  For each server the snapshot is updated
+by a delta, the fitting slots are determined, and the best provider is taken: the one with the least lateness, then the
+greatest benefit, then the least scarcity.  For comparison, every server takes a random free slot.
 """
 
 import heapq
@@ -26,12 +26,12 @@ from fpga_pool.model.rules.instance.fitting import NOT_HAD, Fitting
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 
 HOSTS, CARDS, SLOTS, DAY_S = 313, 4, 4, 86_400.0
-#: How many times as long servers run as in nova_makespan.py: 10,000 of them hold four fifths of the slots.
+#: Factor of the run times compared to nova_makespan.py, with which 10,000 servers hold four fifths of the slots.
 LONGER = 40
 
 
 class Day:
-    """The pool in the course of a day."""
+    """The pool during a day."""
 
     def __init__(self, case, catalogue):
         self.case, self.catalogue, self.generation = case, catalogue, 1
@@ -61,7 +61,7 @@ class Day:
             self.changed[place] = "EMPTY", ""
 
     def best(self, function):
-        """Bring the snapshot up to date, and return the best provider; None if no slot is free."""
+        """Update the snapshot, and return the best provider; None if no slot is free."""
         self.generation += 1
         rows = [self._row(*place, *state) for place, state in self.changed.items()]
         self.changed.clear()
@@ -76,7 +76,7 @@ class Day:
         return self.providers.uuids[able[np.lexsort((fitting.scarcity[able], -gain[able], late[able]))[0]]]
 
     def take(self, uuid, function, now_s):
-        """Have a server hold a slot; return how many times as long as on its fastest board it runs."""
+        """Let a server hold a slot; return the ratio of its run time to that on its fastest board."""
         place, board = self.free[uuid].pop(), self.board[uuid]
         self.changed[place] = "READY", FUNCTIONS[function]
         heapq.heappush(self.ends, (now_s + LONGER * self.case.completion_s(function, board), uuid, place))

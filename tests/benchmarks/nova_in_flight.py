@@ -1,8 +1,7 @@
-"""Nova's side of `test_boots_in_flight.py`, which starts it: schedulers, and computes in Nova's database and Placement.
+"""Nova's side of `test_boots_in_flight.py`, which starts it: schedulers, and hosts in Nova's database and Placement.
 
-Four schedulers and a thread for each boot, in this process; what is told of its processor is theirs, Nova's database
-(SQLite) included.  A boot ends with the choice of a host and its claim in Placement, which is given back after the
-round.
+Four schedulers and a thread for each boot run in this process, so its CPU time is theirs, and that of Nova's database
+(SQLite).  A boot ends with the selection of a host and its claim in Placement, which is released after the round.
 """
 
 import contextlib
@@ -30,21 +29,21 @@ from support.servers.process import cpu_s
 from support.waiting import wait_until
 
 COMPUTES, PREFIX = int(os.environ["COMPUTES"]), os.environ["COMPUTE_PREFIX"]
-#: Those of the simulated agents.
+#: Number of cards of each simulated agent.
 CARDS = 2
 ROUNDS, BOOTS, SCHEDULERS = int(os.environ.get("ROUNDS", "3")), 20, 4
 PROCESSES = json.loads(os.environ["PROCESSES"])
-#: For the agents to be known, and for the pool to tell Placement of their cards.
+#: Timeout until the agents are known, and the pool has reported their cards to Placement, in seconds.
 PUBLISHED_S = 900.0
 
 
-# The Placement of Nova's fixture is another process.
+# Use the Placement of another process instead of the one in Nova's fixture.
 PlacementFixture.endpoint = os.environ["PLACEMENT_URL"]
 PlacementFixture.__init__ = partialmethod(PlacementFixture.__init__, use_intercept=False)
 
 
 class Meter:
-    """What calls of some methods take: seconds of the processor, for their thread, and of time."""
+    """Measures calls of some methods: CPU time of their thread, and elapsed time, both in seconds."""
 
     def __init__(self, classes, method):
         self.took = []
@@ -85,7 +84,7 @@ class BootsInFlight(Cloud):
         self.managers = [self.scheduler_service.manager, *(SchedulerManager() for _ in range(SCHEDULERS - 1))]
 
     def published(self):
-        """Return how many cards with free slots the pool has told Placement of."""
+        """Return how many cards with free slots the pool has reported to Placement."""
         asked = f"/allocation_candidates?resources={RESOURCE_CLASS}:1&limit=100000"
         return len(self.placement.get(asked, version="1.36").body.get("allocation_requests", ()))
 
@@ -94,7 +93,7 @@ class BootsInFlight(Cloud):
             took_s = self.round(enabled=True)
             self.round(enabled=False)
             self.told("no boots", time.sleep, took_s)
-        assert not self.pool.asked  # the stand-in of other tests
+        assert not self.pool.asked  # the fake pool of other tests is unused
 
     def round(self, *, enabled):
         self.flags(enabled=enabled, group="fpga_pool")
@@ -129,7 +128,7 @@ class BootsInFlight(Cloud):
         return sum(each["resources"].get(RESOURCE_CLASS, 0) for each in given)
 
     def told(self, what, work, *arguments):
-        """Do something, and say what the processes used of a processor meanwhile; return what came of it, and both."""
+        """Call `work`, and print the CPU shares of the processes; return its result, elapsed and CPU times."""
         pids = {"nova-scheduler": os.getpid(), **PROCESSES}
         before, began = {name: cpu_s(pid) for name, pid in pids.items()}, time.perf_counter()
         found = work(*arguments)

@@ -1,12 +1,12 @@
-"""When the last of 200 instances completes, by the hosts that Nova chooses with the pool's weighers and without.
+"""The makespan of 200 instances on hosts that Nova selects with the pool's weighers, and without them.
 
     python tests/benchmarks/nova_makespan.py [SEEDS]
 
-Sixty recorded computes have a card of four slots each, of three boards on which every function computes at another
-speed.  The requests are of five functions in random order, one instance each; every one holds its slot.  Filters and
-weighers run as in nova-scheduler; the records come from memory, and the free slots are the candidates of Placement.
-The bound is the least makespan of all 200 on these slots, all known at once; how much it is below the makespan with
-Nova's own weighers is the most that any weigher can save.
+Sixty recorded compute nodes have a card of four slots each, of three boards with different speeds for each function.
+The requests are for five functions in random order, one instance each; every instance keeps its slot.  Filters and
+weighers run as in nova-scheduler; the records come from memory, and the free slots are Placement's candidates.  The
+bound is the minimum makespan of all 200 requests on these slots if all are known at once; the difference to the
+makespan with Nova's own weighers is the most that any weigher can save.
 """
 
 import statistics
@@ -33,11 +33,12 @@ LOAD_S, BITSTREAM_BYTES, CONFIGURATION_BPS = 1.0, 125_000_000, 1e9
 
 
 class Case:
-    """How long each function takes on each board, and the order of the requests."""
+    """The run time of each function on each board, and the order of the requests."""
 
     def __init__(self, seed):
         rng = np.random.default_rng(seed)
-        #: (F, B) how many times as long as on its fastest board a function takes, and (F,) seconds there.
+        #: Slowdown of each function on each board, relative to its fastest board, shape (F, B), and its run time there
+        #: in seconds, shape (F,).
         slowdown = rng.uniform(1.0, 2.0, (len(FUNCTIONS), len(BOARDS)))
         self.slowdown = slowdown / slowdown.min(axis=1, keepdims=True)
         self.run_s = rng.integers(300, 1200, len(FUNCTIONS))
@@ -68,10 +69,10 @@ class Case:
         return "\n".join(lines)
 
     def bound_s(self):
-        """Return the least makespan: the first at which all requests have a slot that completes by then."""
+        """Return the minimum makespan, in seconds: the first time by which slots can complete all requests."""
         ends_s = np.array([[self.completion_s(f, b) for b in range(len(BOARDS))] for f in range(len(FUNCTIONS))])
         asked, there = np.bincount(self.requests, minlength=len(FUNCTIONS)), HOSTS // len(BOARDS) * SLOTS
-        # Nodes: where all requests come from, functions, boards, and where all slots lead.
+        # Nodes: the source of all requests, functions, boards, and the sink of all slots.
         source, sink = 0, 1 + len(FUNCTIONS) + len(BOARDS)
         for end_s in np.unique(ends_s):
             flow = np.zeros((sink + 1, sink + 1), np.int32)
@@ -114,7 +115,7 @@ class Cards(PoolScheduler):
 
 
 def placed(case, cards, nodes, services):
-    """Have Nova choose a host for each request; return the makespan and how many instances each board has."""
+    """Let Nova select a host for each request; return the makespan and the number of instances on each board."""
     chosen, makespan_s, boards = manager(), 0.0, Counter()
     for function in case.requests:
         states = [each for each in chosen._get_host_states(None, {CELL: nodes}, services) if cards.free[each.host]]
@@ -139,7 +140,7 @@ def placed(case, cards, nodes, services):
 
 
 def compared(seed):
-    """Return the bound of a case, and the makespan with the pool's filter and weighers and without, in seconds."""
+    """Return the bound of a case, and its makespan with the pool's filter and weighers and without, in seconds."""
     case = Case(seed)
     nodes, services = recorded(HOSTS)
     found = {}

@@ -1,13 +1,13 @@
-"""What one request costs nova-scheduler, with the plug-in and without: a process of its own, as Nova's is.
+"""The cost of one request to nova-scheduler, with the plug-in and without, in a separate process as in Nova.
 
     python tests/benchmarks/nova_requests.py HOSTS REQUESTS [TRANSPORT_URL]
 
-Everything from the compute nodes' records to the sorted hosts is Nova's own HostManager, filters and weight handler.
-Records do not come from a database, and Placement's answers come from memory: they are decoded, Nova's for every
-request and ours for several instances, but Nova's part is smaller than in a cloud.
-Every accelerated request is preceded by a change of ten slots, and asks the pool for it: message and decoding count.
-Times are those of the processor, which other processes of the machine do not lengthen much, without the collection of
-garbage; the pool's side of a question runs in this process and is part of them.
+Nova's own HostManager, filters and weight handler do all steps from the records of compute nodes to the sorted hosts.
+Records do not come from a database, and Placement's responses come from memory.  They are decoded, Nova's for every
+request and ours for several instances, but Nova's part is smaller than in a cloud.  Every accelerated request is
+preceded by a change of ten slots, and queries the pool, including the message and its decoding.  Times are CPU times,
+which other processes hardly increase, without garbage collection; they include the pool's side of a query, which runs
+in this process.
 """
 
 import copy
@@ -43,14 +43,14 @@ from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Role
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, transport
 
 CARDS, SLOTS = ("0000:3b:00.0", "0000:af:00.0"), 4
-#: For the mean of what takes microseconds.
+#: Number of requests for the mean of operations that take microseconds.
 PLAIN_REQUESTS = 1000
 LEARNED_REQUESTS = 30
 CELL = uuidutils.generate_uuid()
 
 
 class PoolScheduler:
-    """Keeps the pool as a scheduler does, after it has read from its database what has changed."""
+    """Maintains the pool like a scheduler that has read the changes from its database."""
 
     target = TARGET
 
@@ -78,7 +78,7 @@ class PoolScheduler:
         )
 
     def hold(self):
-        """Give a slot of every third host to an instance."""
+        """Lease a slot of every third host to an instance."""
         self.generation += 1
         held = [self._slot(host, CARDS[1], 3, "BUSY", ("instance", "", False)) for host in self.hosts[::3]]
         self.pool = self.pool.merged(PoolColumns.of({"default": self.generation}, [], held, None))
@@ -111,10 +111,10 @@ def compute_node(number, host):
 
 
 class Placement:
-    """Answers which candidates there are, `count` slots each and a machine; nothing is claimed on any host.
+    """Returns candidates of `count` slots each and a machine; nothing is claimed on any host.
 
-    Both cards of a host can be claimed.  Asked for slots alone, which we do for several instances, it leaves machines
-    away.
+    Both cards of a host can be claimed.  Queries for slots alone, which we make for several instances, are answered
+    without machines.
     """
 
     def __init__(self, nodes, count, machine=()):
@@ -168,7 +168,7 @@ def manager():
 
 
 class Clock:
-    """Adds up what the processor spends on a request: Nova's part, of it that for copies of candidates, and ours."""
+    """Sums up the CPU time of a request: Nova's part, the copies of candidates within it, and our part."""
 
     def __init__(self):
         self.nova_ms = self.own_ms = self.copied_ms = 0.0
@@ -184,7 +184,7 @@ class Clock:
         return found
 
     def not_own(self, work, *arguments):
-        """Take off what was counted twice: to make and to sort a list of hosts, which Nova does once."""
+        """Subtract what was counted twice: creating and sorting a list of hosts, which Nova does once."""
         self.own_ms -= self._timed(work, arguments)[1]
 
     @staticmethod
@@ -199,7 +199,7 @@ def is_ours(each):
 
 
 def candidates_by_host(placement):
-    """Decode Placement's answer and sort it by hosts, as SchedulerManager.select_destinations does."""
+    """Decode Placement's response and group it by host, as SchedulerManager.select_destinations does."""
     found = defaultdict(list)
     for candidate in placement.json()["allocation_requests"]:
         for uuid in candidate["allocations"]:
@@ -208,10 +208,10 @@ def candidates_by_host(placement):
 
 
 def schedule(chosen, nodes, services, placement, request):
-    """Do what SchedulerManager._schedule does, up to the last claim; Placement accepts every one.
+    """Do the work of SchedulerManager._schedule up to the last claim; Placement accepts every claim.
 
-    Our filters and weighers run by themselves in Nova's loops, which are counted as ours then: so both parts are of
-    the same request, and what else the machine does in the meantime lengthens both.
+    Our filters and weighers run separately in Nova's loops, whose time counts as ours then.  So both parts belong to
+    the same request, and other load on the machine affects both.
     """
     clock = Clock()
     allocations = clock.nova(candidates_by_host, placement)
@@ -241,8 +241,8 @@ def give_candidates(hosts, allocations):
 
 
 def own_part(hosts):
-    """Return the microseconds and the peak of bytes that our own classes take of a request that is not theirs."""
-    requests = [spec({}), spec({})]  # by turns: what is kept of the last one is not known of the next
+    """Return the microseconds and the memory peak in bytes of our classes for a request without accelerators."""
+    requests = [spec({}), spec({})]  # alternately, so that results of the last request are not reused for the next
     own_filters = [each() for each in all_filters()]
     own_weighers = [each() for each in all_weighers()]
     weighed = [weights.WeighedHost(host, 0.0) for host in hosts]
@@ -266,9 +266,9 @@ def own_part(hosts):
 
 
 def learned_part(states, scheduler):
-    """Return the least and the median of ms that the learned weigher takes for one instance on hosts that all pass.
+    """Return the minimum and the median time in ms of the learned weigher for one instance, on hosts that all pass.
 
-    It runs as if it were switched on, after another weigher as in Nova.  Ten slots change before each request.
+    It runs as if enabled, after another weigher as in Nova.  Ten slots change before each request.
     """
     before, weigher, handler = FpgaPoolBenefitWeigher(), FpgaPoolLearnedWeigher(), FpgaPoolSlotFilter()
     weighed, took_ms = [weights.WeighedHost(host, 0.0) for host in states], []
@@ -292,7 +292,7 @@ def learned_part(states, scheduler):
 
 
 def told(clocks):
-    """Return least, median and most of both parts in ms, of percent of Nova's: ours, and Nova's own copies."""
+    """Return minimum, median and maximum of both parts in ms, and of our part and the copies in % of Nova's part."""
     parts = {name: [getattr(clock, name) for clock in clocks] for name in ("nova_ms", "own_ms")}
     parts["added_percent"] = [100 * clock.own_ms / clock.nova_ms for clock in clocks]
     parts["copied_percent"] = [100 * clock.copied_ms / clock.nova_ms for clock in clocks]
@@ -301,7 +301,7 @@ def told(clocks):
 
 @contextmanager
 def answering(scheduler, url="inprocess://", **options):
-    """Set Nova's options and those of [fpga_pool], and answer for the pool, while this lasts."""
+    """Set Nova's options and those of [fpga_pool], and serve queries to the pool, during the context."""
     logging.disable(logging.INFO)
     objects.register_all()
     register_opts(CONF)
@@ -322,7 +322,7 @@ def answering(scheduler, url="inprocess://", **options):
 
 
 def recorded(hosts):
-    """Return the records of compute nodes and of their services, as Nova's database has them."""
+    """Return the records of compute nodes and of their services, as in Nova's database."""
     names = [f"compute-{number:05d}.example.org" for number in range(hosts)]
     now = datetime.now(UTC)
     known = {"disabled": False, "updated_at": now, "last_seen_up": now, "created_at": now, "forced_down": False}
@@ -347,7 +347,7 @@ def measure(nodes, services, scheduler, requests):
     linked = {**accelerated, "fpga_pool:count": "3", f"resources:{RESOURCE_CLASS}": "3", "fpga_pool:topology": "line"}
     run_time = {"fpga_pool:runtime": "600"}
     ours = manager()
-    #: By name: which extra specs, and how many instances.
+    #: By name: extra specs, and number of instances.
     cases = {
         "without accelerators": ({}, 1),
         "accelerators": (accelerated, 1),
@@ -362,12 +362,12 @@ def measure(nodes, services, scheduler, requests):
         schedule(ours, nodes, services, placement[1], spec(accelerated))
         first_ms = 1000 * (time.process_time() - began)
         scheduler.change()
-        schedule(ours, nodes, services, placement[1], spec(accelerated))  # numpy loads more at the first delta
+        schedule(ours, nodes, services, placement[1], spec(accelerated))  # numpy loads more modules at the first delta
         for _ in range(requests):
             for name, (extra_specs, instances) in cases.items():
                 request, answer = spec(extra_specs, instances), placement[int(extra_specs.get("fpga_pool:count", "1"))]
                 scheduler.change()
-                # A collection takes a second, and whoever allocates next pays for it.
+                # A collection takes a second, which would be added to the next operation that allocates.
                 gc.collect()
                 gc.disable()
                 clocks[name].append(schedule(ours, nodes, services, answer, request))

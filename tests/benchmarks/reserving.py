@@ -1,11 +1,11 @@
-"""What is lost by placing requests in the order in which they come: the rule of the makespan weigher, without Nova.
+"""The loss from placing requests in the order of their arrival: the rule of the makespan weigher, without Nova.
 
     python tests/benchmarks/reserving.py [SEEDS]
 
-Requests of five functions hold 240 places of three boards, as in nova_makespan.py.  Makespans are in units of the least
-one that was possible with all requests known.  Compared are: each request where it completes first; the rule as the
-weigher has it, with run times that it learns by earlier requests and the mix of the places held; the rule with the run
-times and the mix known from the start; and with the number of requests to come of each function known.
+Requests of five functions hold 240 places of three boards, as in nova_makespan.py.  Makespans are relative to the
+minimum with all requests known.  The following are compared: each request where it completes first; the rule of the
+weigher, with run times learned from earlier requests and the mix of the places held; the rule with the run times and
+the mix known from the start; and with the number of future requests of each function known.
 """
 
 import sys
@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from fpga_pool.core.makespan.reserving import FILLED, costs, place_prices, unavoidable_s
 
 PLACES, FUNCTIONS = np.array([80, 80, 80]), 5
-#: By name: requests, how many times as long at most on another board, and the range of run times in seconds.
+#: By name: number of requests, maximum slowdown on another board, and range of run times in seconds.
 WORKLOADS = {
     "as nova_makespan.py": (200, 2.0, 300, 1200),
     "as many as places": (240, 2.0, 300, 1200),
@@ -28,7 +28,7 @@ RULES = ("first", "learned", "mix known", "requests known")
 
 
 def drawn(seed, requests, slowest, least_s, most_s):
-    """Return (F, C) completion times and (R,) functions."""
+    """Return completion times in seconds, shape (F, C), and functions, shape (R,)."""
     rng = np.random.default_rng(seed)
     slowdown = rng.uniform(1.0, slowest, (FUNCTIONS, len(PLACES)))
     times_s = 1.0 + rng.integers(least_s, most_s, FUNCTIONS)[:, np.newaxis] * slowdown / slowdown.min(1, keepdims=True)
@@ -36,7 +36,7 @@ def drawn(seed, requests, slowest, least_s, most_s):
 
 
 def least_s(times_s, functions):
-    """Return the least makespan if all requests are known: the first at which all have a place that ends by then."""
+    """Return the minimum makespan in seconds: the first time by which places can complete all requests."""
     there = np.repeat(np.arange(len(PLACES)), PLACES)
     for end_s in np.unique(times_s):
         late = (times_s > end_s)[functions][:, there].astype(float)
@@ -46,7 +46,7 @@ def least_s(times_s, functions):
 
 
 def makespan_s(rule, times_s, functions):
-    """Return when the last request completes by one of the RULES."""
+    """Return the completion time of the last request with one of the RULES, in seconds."""
     free, held, seen, last_s = PLACES.astype(float), np.ones(FUNCTIONS), np.zeros(FUNCTIONS, bool), 0.0
     for number, function in enumerate(functions):
         held[function] += 1
@@ -62,7 +62,7 @@ def makespan_s(rule, times_s, functions):
             filled = mix.sum() / free.sum()
         cost = costs(expected_s, unavoidable_s(expected_s))
         score = times_s[function]
-        if rule != "first":  # of equally late places the one where it completes first
+        if rule != "first":  # among equally late places, prefer the one where it completes first
             score = np.round(cost[function] + place_prices(cost, mix, free, filled), 2) + 1e-9 * score
         place = np.where(free > 0, score, np.inf).argmin()
         free[place] -= 1

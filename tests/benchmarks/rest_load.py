@@ -1,14 +1,14 @@
-"""A process that calls a REST API at a given rate, whether or not the answers keep up.
+"""A process that calls a REST API at a given rate, whether or not the responses keep up.
 
     python rest_load.py ENDPOINT TOKEN,... SECONDS GETS_PER_S SUBMISSIONS_PER_S [REQUESTER]
 
-The tokens, of one project, are used in turns; inputs come from REQUESTER, "requester-1" unless given.
+The tokens, of one project, are used in turn; inputs come from REQUESTER, by default "requester-1".
 
-Every call has its time; as many threads as are needed at most wait for answers.  A call's latency counts from its time
-on, so that waiting for a free thread is a part of it.  GETs take turns: the first 20 jobs, the first 20 batches, the
-batch submitted last, all slots, the catalogue.  A submission is a batch of one job that is held back, so that nothing
-runs.  Says "ready" when each call was answered once, and begins when it is told a line; then prints as JSON the
-seconds of all answers by kind of call, and the statuses that are no success.
+Every call has a scheduled time, and a fixed number of threads make the calls.  The latency of a call counts from its
+scheduled time on, so it includes waiting for a free thread.  GETs alternate between the first 20 jobs, the first 20
+batches, the batch submitted last, all slots, and the catalogue.  A submission is a batch of one job that is held, so
+that nothing runs.  Prints "ready" when each call was answered once, and starts when it reads a line; then prints, as
+JSON, the response times by kind of call in seconds, and the status codes of failures.
 """
 
 import http.client
@@ -26,7 +26,7 @@ GETS = ("/v1/jobs?limit=20", "/v1/batches?limit=20", "/v1/batches/{}", "/v1/slot
 
 
 class Load:
-    """The calls, and what came of them."""
+    """The calls, and their results."""
 
     def __init__(self, endpoint, tokens, requester):
         self._address, self._local = urlsplit(endpoint).netloc, threading.local()
@@ -38,7 +38,7 @@ class Load:
         self.seconds, self.errors = defaultdict(list), Counter()
 
     def call(self, kind, at_s):
-        """Make a call that was due at a time, and note how long it took from then on."""
+        """Make a call that was scheduled for a time, and record how long it took from then on."""
         if kind == SUBMIT:
             answer = self._request("POST", "/v1/batches", self._batch)
             if answer is not None:
@@ -66,7 +66,7 @@ class Load:
             self.errors[how] += 1
 
     def run(self, calls):
-        """Make all calls, each at its time from now on in seconds; return when all are answered."""
+        """Make all calls at their times, in seconds from now; return the time until all are answered."""
         due = iter(calls)
         began_s = time.monotonic()
 
@@ -101,7 +101,7 @@ def main(endpoint, tokens, seconds, gets_per_s, submissions_per_s, requester="re
     sys.stdin.readline()
     took_s = load.run(sorted(calls))
     print(json.dumps({"seconds": load.seconds, "errors": load.errors, "took_s": took_s}), flush=True)
-    sys.stdin.readline()  # what this process has used is still to be read
+    sys.stdin.readline()  # the CPU time of this process is still to be read
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Run one benchmark in this checkout and in another, in turns, and show what differs in what they print.
+"""Run one benchmark alternately in this checkout and in another, and show the differences of their outputs.
 
     python tests/benchmarks/side_by_side.py --against ../before --rounds 3 pytest tests/benchmarks/test_ranking.py -s
 
 The command runs in the top directory of each checkout, with the checkout's `.venv/bin` first in PATH.  Lines that both
-print, numbers apart, are printed once: of each number that differs the median in this checkout, and in brackets its
-ratio to the median in the other.  The last line is the processor time of the command with all processes that it waited
-for, its imports included.  The turns go other, this, this, other and so on, so that a machine that becomes slower
-favours neither.
+print, except for their numbers, are printed once: for each number that differs, the median in this checkout, and in
+brackets its ratio to the median in the other.  The last line is the CPU time of the command with all processes that it
+waited for, including imports.  The order is other, this, this, other and so on, so that a machine that becomes slower
+favors neither.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[2]
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
 
-#: What of a line is no number, and how many such lines came before it: its numbers, of each run.
+#: The numbers of each run, by the text of the line without numbers and the count of equal lines before it.
 Lines = dict[tuple[str, int], list[list[float]]]
 
 
 def run(checkout: Path, command: list[str]) -> tuple[list[str], float]:
-    """Return the lines that a command prints, and the seconds of processor time that it takes."""
+    """Return the lines that a command prints, and its CPU time in seconds."""
     path = f"{checkout / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     before_s = children_s()
     done = subprocess.run(command, cwd=checkout, env=os.environ | {"PATH": path}, capture_output=True, text=True)
@@ -42,7 +42,7 @@ def children_s() -> float:
 
 
 def note(lines: list[str], noted: Lines) -> None:
-    """Add what one run has printed."""
+    """Add the output of one run."""
     seen: Counter[str] = Counter()
     for line in lines:
         text = NUMBER.sub("#", line)
@@ -51,7 +51,7 @@ def note(lines: list[str], noted: Lines) -> None:
 
 
 def compared(text: str, ours: list[list[float]], theirs: list[list[float]]) -> str | None:
-    """Return the line with our medians and their ratios to the others; None where no number differs."""
+    """Return the line with our medians and their ratios to the others; None if no number differs."""
     shown = []
     for here, there in zip(zip(*ours, strict=True), zip(*theirs, strict=True), strict=True):
         now, before = statistics.median(here), statistics.median(there)
@@ -66,7 +66,7 @@ def compared(text: str, ours: list[list[float]], theirs: list[list[float]]) -> s
 
 
 def main() -> None:
-    """Run and compare."""
+    """Run the benchmark in both checkouts, and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, required=True, metavar="PATH", help="the other checkout")
     parser.add_argument("--rounds", type=int, default=3, help="runs in each checkout (default: 3)")

@@ -2,9 +2,9 @@
 
     python submitting.py ENDPOINT JOBS_PER_BATCH USERS SECONDS DIRECTORY
 
-Each user is a thread that submits its next batch when it has all results of the one before.  Says "ready" when all have
-had one batch, and begins when it is told a line; at the end, as JSON, how many jobs were complete, how long that took,
-and how long each batch took, in seconds.
+Each user is a thread that submits its next batch when it has all results of the previous one.  Prints "ready" when all
+users have completed one batch, and starts when it reads a line.  At the end it prints, as JSON, the number of completed
+jobs, the time for all of them, and the time for each batch, in seconds.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class User(threading.Thread):
             self._submit()
         except BaseException:
             traceback.print_exc()
-            os._exit(1)  # nobody waits for the others
+            os._exit(1)  # otherwise the other threads would continue
 
     def _submit(self):
         self._run_batch()
@@ -78,7 +78,7 @@ def main(endpoint, jobs, users, seconds, directory):
     took_s = time.monotonic() - began_s
     batches_s = [batch_s for user in all_of_them for batch_s in user.times_s]
     print(json.dumps({"jobs": jobs * len(batches_s), "took_s": took_s, "batches_s": batches_s}), flush=True)
-    sys.stdin.readline()  # what this process has used is still to be read
+    sys.stdin.readline()  # the CPU time of this process is still to be read
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""What twenty boots at once cost where hundreds of computes have agents: Nova's schedulers, the plug-in, and the pool.
+"""The cost of twenty concurrent boots with hundreds of hosts that have agents: Nova's schedulers, plug-in and pool.
 
     COMPUTES=500 pytest tests/benchmarks/test_boots_in_flight.py -s --timeout 0
 
-A scheduler process of the pool on RabbitMQ and MariaDB, which keeps its slots in a Placement process as it does in a
-cloud; agents are threads of another process (`beating.py`), of 8 slots each, which beat every 5 seconds and tell of a
-changed slot every 50.  Their hosts are recorded in the database of Nova, whose schedulers (`nova_in_flight.py`) ask the
-pool's scheduler what there is.  Prints lines for each round; nothing is asserted about times, which belong to the
-machine.
+The pool has a scheduler process on RabbitMQ and MariaDB, which reports its slots to a Placement process as in a cloud.
+Agents are threads of another process (`beating.py`) with 8 slots each, which send heartbeats every 5 seconds and report
+a changed slot every 50.  Their hosts are recorded in Nova's database, and Nova's schedulers (`nova_in_flight.py`) query
+the pool's scheduler.  Prints lines for each round; times are not asserted, as they depend on the machine.
 """
 
 import json
@@ -23,7 +22,7 @@ from support.placement import Placement
 HERE = Path(__file__).parent
 COMPUTES = os.environ.get("COMPUTES", "20")
 PREFIX = "compute"
-#: Of each agent, and after how many of them one of its slots has another function.
+#: Heartbeat interval of each agent, and the number of heartbeats after which one of its slots changes its function.
 INTERVAL_S, CHANGING = 5, 10
 
 

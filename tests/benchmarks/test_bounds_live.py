@@ -1,9 +1,9 @@
-"""A hundred live batches of different sizes, and how far above its proven bound each of them is.
+"""A hundred real batches of different sizes, and the ratio of each makespan to its proven bound.
 
     pytest tests/benchmarks/test_bounds_live.py -s
 
-Ten embedded pools with links of 10 to 1000 Mbit/s, on the deliberately slow board `demo`; in each of them ten batches,
-one after the other, of one to six jobs of random functions, requesters and sizes from 100 bytes to 3 MB.
+Ten embedded pools with links of 10 to 1000 Mbit/s, on the deliberately slow board `demo`.  Each runs ten batches in
+sequence, of one to six jobs with random functions, requesters and sizes from 100 bytes to 3 MB.
 """
 
 import os
@@ -18,12 +18,12 @@ from fpga_pool.model.objects.pool import BatchState
 
 POOLS, BATCHES, JOBS = 10, 10, 6
 POLICIES = ("makespan", "ect", "sjf", "ljf")
-#: Seconds since 1970 as a float have steps of a quarter of a microsecond.
+#: The resolution of seconds since 1970 as a float is a quarter of a microsecond.
 CLOCK_S = 1e-6
 
 
 def options(rng):
-    """Return a pool whose cards load, compute and hear of plans at the usual pace, behind other links each time."""
+    """Return the options of a pool with the usual timing of cards and plans, and random link rates."""
     egress_mbps, ingress_mbps = 10 ** rng.uniform(1, 3, 2)
     return {
         "standalone": {

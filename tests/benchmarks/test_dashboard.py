@@ -1,14 +1,14 @@
-"""What the dashboard of a large pool costs the browser: 10,000 slots, 1,000 running jobs, 200 of which end each second.
+"""The browser's cost of the dashboard for a large pool: 10,000 slots, 1,000 running jobs, 200 of which end each second.
 
     pytest tests/benchmarks/test_dashboard.py -s
 
 With ROUNDS=1 a view gets one update instead of six.
 
-No pool is behind it: the answers have the form of the API's, made of the pool's classes, so that what is measured is
-the page.  Prints for each view when something was painted first, when the map was complete, and the processor time of
-the page's main thread per update, which is one answer of each list and, in views that show the present moment, what
-moves until the next one: two steps a second.  Processor time, for other work on the machine makes elapsed time longer;
-nothing is asserted about it, for it belongs to the machine.
+Responses in the API's format are generated from the pool's classes, without a pool, so that the page alone is measured.
+Prints for each view the times of the first paint and of the complete drawing, and the CPU time of the page's main
+thread per update.  An update consists of one response of each list and, in views that show the current time, of the
+animation until the next one: two steps a second.  CPU time is used because other load on the machine increases elapsed
+time; it is not asserted, as it depends on the machine.
 """
 
 import os
@@ -20,14 +20,14 @@ from support.answers import FixedPool, served_answers
 from support.browser import running_browser, watched_page
 
 HOSTS, RUNNING, ENDING = 625, 1000, 200
-#: What its time is made of, as Chromium calls the parts.
+#: Parts of the CPU time, and Chromium's names of them.
 PARTS = {"script": "ScriptDuration", "styles": "RecalcStyleDuration", "layout": "LayoutDuration"}
 ROUNDS = int(os.environ.get("ROUNDS", "6"))
 SETTLED_MS, PATIENCE_S, LOOK_MS = 3000, 60.0, 500
 
 
 class LivelyPool(FixedPool):
-    """Goes on by a second with each question for its slots."""
+    """Advances by a second with each request for its slots."""
 
     def __init__(self):
         self.began_s = time.monotonic()
@@ -75,7 +75,7 @@ def test_dashboard_of_a_large_pool(browser, view):
 
 
 class MainThread:
-    """What the main thread of a page has used, as Chromium counts it: seconds of processor time."""
+    """CPU time of the main thread of a page, as counted by Chromium, in seconds."""
 
     def __init__(self, page):
         self._session = page.context.new_cdp_session(page)

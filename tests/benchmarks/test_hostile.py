@@ -1,10 +1,10 @@
-"""How much longer a tenant's batch takes while others hold on to the data ports, and what that leaves of memory.
+"""The slowdown of a tenant's batch while hostile clients occupy the data ports, and the memory that remains in use.
 
     pytest tests/benchmarks/test_hostile.py -s
 
-An embedded pool; the others are a process of its own: it opens connections, and opens each again when it is closed.
-Pool and tenant have one processor, the others another one, so that it is not their own work that slows the tenant.
-Prints the times with and without them, taken in turns; nothing is asserted about them.
+An embedded pool is attacked by a separate process, which opens connections, and opens each again when it is closed.
+Pool and tenant run on one processor, the attacker on another, so that its own work does not slow the tenant.  Prints
+the times with and without the attack, measured alternately; they are not asserted.
 """
 
 import statistics

@@ -1,10 +1,10 @@
-"""What indexes of jobs cost those who write them.
+"""The cost of the indexes of jobs for writes.
 
     pytest tests/benchmarks/test_index_cost.py -s
 
-MariaDB stores batches of 100 jobs and takes each job through its states, a transaction each for all jobs of a batch, as
-a scheduler does.  The databases differ by indexes, take turns, and fill up alike.  Prints milliseconds of the server's
-CPU, and of the clock, for each 100 jobs stored and for each 100 jobs' way through their states.
+MariaDB stores batches of 100 jobs and takes each job through its states, in one transaction for all jobs of a batch, as
+a scheduler does.  The databases have different indexes, take turns, and grow equally.  Prints milliseconds of the
+server's CPU time, and of elapsed time, for each 100 jobs that are stored, and that pass through their states.
 """
 
 import os
@@ -26,7 +26,7 @@ from .test_small_jobs import cpu_s
 
 ROUNDS, BATCHES = int(os.environ.get("ROUNDS", "6")), 10
 WAY = (JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING, JobState.RESULT_HELD, JobState.COMPLETED)
-#: Of the table of jobs: what is left out of the schema, and what is added to it.
+#: Indexes of the table of jobs that are dropped from the schema, and columns of those that are added.
 VARIANTS = {
     "as in the schema": ((), ()),
     "without lists by host": (("ix_jobs_newest_on_host",), ()),
@@ -61,7 +61,7 @@ def stores(mariadb):
 
 
 def submit(store, number):
-    """Store a batch; returns its uuid."""
+    """Store a batch; return its uuid."""
     batch_uuid = str(uuid.uuid4())
     wanted = [
         JobRequest(uuid=str(uuid.uuid4()), function="sha256", requester="node-1", input_bytes=1) for _ in range(100)

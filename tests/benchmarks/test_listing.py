@@ -1,11 +1,11 @@
-"""What a page of a list of very many jobs costs, wherever in the list it begins.
+"""The cost of a page of a list of very many jobs, wherever in the list it begins.
 
     JOBS=1000000 pytest tests/benchmarks/test_listing.py -s --timeout 0
 
-The jobs of two projects are copies of one, in MariaDB, one in a hundred of them not complete.  Prints for each kind of
-list the median time of a page at its begin, in its middle and at its end, as the store reads it and as GET /v1/jobs
-answers it, and how many rows the server has read for it.  Asserted is the last: rows, unlike times, do not depend
-on the machine.
+The jobs of two projects are copies of one job, in MariaDB; one in a hundred is not complete.  Prints for each kind of
+list the median time of a page at the beginning, in the middle and at the end, as read by the store and as returned by
+GET /v1/jobs, and the number of rows that the server has read for it.  Only the rows are asserted, as they, unlike
+times, do not depend on the machine.
 """
 
 import os
@@ -27,9 +27,9 @@ from support.waiting import wait_until
 
 COUNT = int(os.environ.get("JOBS", "50000"))
 PIECE, LIMIT, ROUNDS = 10_000, 100, 7
-#: More than the rows of a page, the one after which it begins, and a few of the server's own.
+#: More than the rows of a page, the row before it, and a few internal reads of the server.
 MOST_READ = 110
-#: By name: parameters of GET /v1/jobs, and which of the jobs the list has.
+#: By name: parameters of GET /v1/jobs, and the SQL condition of the listed jobs.
 LISTS = {
     "own": ({}, "project_id = 'p0'"),
     "own, oldest first": ({"sort": "created_at:asc"}, "project_id = 'p0'"),
@@ -41,12 +41,12 @@ LISTS = {
 }
 
 
-#: Pages of which more is read: the rows of other projects on a host; the first of each state, and these sorted.
+#: Factor for lists that read more rows: those of other projects on a host; and the first of each state, plus sorting.
 MOST_TIMES = {"own, of a host": 2, "own, running or failed": 7}
 
 
 def fill(url):
-    """Store the jobs; the first is stored as a scheduler does, the others by the server."""
+    """Store the jobs: the first like a scheduler, the others as copies by the server."""
     job = JobRequest(uuid="0" * 8 + "-0000-0000-0000-" + "0" * 12, function="sha256", requester="node-1", input_bytes=1)
     request = BatchRequest(uuid=job.uuid, project_id="p0", user_id="u", name="n", jobs=(job,))
     batch, jobs = as_stored(request, "makespan", request.jobs, ["default"], 1e9)
@@ -75,7 +75,7 @@ def fill(url):
 
 
 def marker(engine, where, part, *, ascending):
-    """The job after which a page begins that is this part of a list from its begin; None = at its begin."""
+    """Return the uuid of the job before a page that begins at this part of a list; None for the first page."""
     if part == 0:
         return None
     order = "" if ascending else "DESC"
@@ -88,7 +88,7 @@ def marker(engine, where, part, *, ascending):
 
 
 def rows_read(store, page):
-    """How many rows the server reads for a page, by its own counters."""
+    """Return how many rows the server reads for a page, by its own counters, and the length of the page."""
     with store.reading() as tx:
         count = lambda: sum(  # noqa: E731
             int(number) for _, number in tx.connection.exec_driver_sql("SHOW SESSION STATUS LIKE 'Handler_read%%'")

@@ -1,9 +1,9 @@
-"""One look of a scheduler at its gangs: what the database holds, the policy's moves, and their commit.
+"""One planning cycle of a scheduler for gangs: reading the database, the policy's moves, and their commit.
 
     pytest tests/benchmarks/test_live_gangs.py -s
 
-320 processors on 40 hosts, in SQLite; 300 gangs of 1 to 64 processes wait, of which the first look places as many as
-fit in both tiers.  CPU time of this process; nothing is asserted about it.
+320 processors on 40 hosts, in SQLite; 300 gangs of 1 to 64 processes wait, of which the first cycle places as many as
+fit in both tiers.  Prints the CPU time of this process, which is not asserted.
 """
 
 import time
@@ -69,14 +69,14 @@ def test_a_look_at_three_hundred_gangs(store):
         with store.transaction("s", "me", shard.epoch) as tx:
             return commit_gang_moves(tx, view, moves, SETTINGS)
 
-    policy.prepare()  # as a scheduler does at its start
+    policy.prepare()  # as a scheduler does when it starts
     view, look_ms = timed(look)
     moves, decide_ms = timed(lambda: decided_moves(view, lambda tiers: policy.decide(tiers, None, now_s, rng)))
     moved, commit_ms = timed(lambda: commit(view, moves))
     assert len(moved) == len(moves) > 0
     view, again_ms = timed(look)
     moves, idle_ms = timed(lambda: decided_moves(view, lambda tiers: policy.decide(tiers, None, now_s, rng)))
-    assert moves == []  # all that could be done was done
+    assert moves == []  # nothing is left to do
 
     def show():
         with store.reading("s") as tx:

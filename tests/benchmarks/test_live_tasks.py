@@ -1,9 +1,9 @@
-"""One look of a scheduler at its tasks: what the database holds, who gets which slots, and their commit.
+"""One planning cycle of a scheduler for tasks: reading the database, the assignment of slots, and its commit.
 
     pytest tests/benchmarks/test_live_tasks.py -s
 
-320 slots on 40 hosts, each of 8 cards in a ring, in SQLite; 300 tasks of 1 to 8 slots wait, most of them in a line.
-CPU time of this process, after the policy's loops were compiled; nothing is asserted about it.
+320 slots on 40 hosts, each with 8 cards in a ring, in SQLite; 300 tasks of 1 to 8 slots wait, most of them for a line.
+Prints the CPU time of this process, without compilation of the policy's loops; it is not asserted.
 """
 
 import time

@@ -1,11 +1,11 @@
-"""`makespan` against its targets, case by case of the workload of the makespan paper, section 5.2.
+"""`makespan` compared with its targets, for each case of the workload of the makespan paper, section 5.2.
 
     pytest tests/benchmarks/test_makespan.py -s
     JOINT_SEEDS=101,202 pytest tests/benchmarks/test_makespan.py -s -k few_responders
 
-One line per case: ratio to the plan's own bound (mean and worst of the seeds), planning time (median of the seeds,
-memory to memory, without compilation) and, beside it, a reference loop, because machines differ.  Times and limits are
-of the processor, so that other work on the machine counts less.  Nothing is asserted of times.
+Prints one line per case: ratio to the plan's own bound (mean and maximum over the seeds), planning time (median over
+the seeds, memory to memory, without compilation) and, as machines differ, the time of a reference loop.  Times and
+limits are CPU times, which other load on the machine hardly affects.  Times are not asserted.
 """
 
 import json
@@ -28,7 +28,7 @@ from fpga_pool.core.types import BatchProblem
 SEEDS = range(5)
 CLOCK = time.process_time
 
-#: Form, responders (of 5 accelerators), jobs, time limit in seconds (0 = by effort, until nothing is to be gained).
+#: Form, responders (of 5 accelerators), jobs, time limit in seconds (0 = limited by effort, until no gain is possible).
 CASES = [
     *[("compute", responders, 1000, 0.0) for responders in (40, 60, 80, 100)],
     *[("compute", responders, 1000, limit) for limit in (0.1, 1.0) for responders in (10, 15, 20, 25)],
@@ -38,22 +38,22 @@ CASES = [
     *[("joint", responders, 1000, 1.0) for responders in (5, 8, 9, 10, 11, 12, 15)],
 ]
 
-#: Both phases on few responders in other shapes, with seeds of their own: jobs, requesters, responders.
+#: Both phases on few responders in other sizes, with separate seeds: jobs, requesters, responders.
 SHAPES = [(500, 200, 10), (2000, 200, 10), (1000, 60, 10), (1000, 350, 10), (1000, 200, 13)]
 SHAPE_SEEDS, SHAPE_LIMIT_S = range(100, 103), 1.0
 
-#: Both phases on few responders, each count of them: the seeds, and the seconds.
+#: Both phases for each of several small numbers of responders: the seeds, and the time limit in seconds.
 JOINT_SEEDS = [int(seed) for seed in os.environ.get("JOINT_SEEDS", "100,101,102,103,104,105").split(",")]
 FEW, FEW_LIMIT_S = range(5, 16), 1.0
-#: Many jobs on few responders, to see whether the limit in seconds is kept.
+#: Many jobs on few responders, to check whether the time limit is met.
 MANY_JOBS, MANY_RESPONDERS = 10_000, (5, 8, 10)
 
-#: Against CP-SAT: responders, and the seconds each side gets.
+#: Comparison with CP-SAT: responders, and the time limits of both in seconds.
 RIVAL_RESPONDERS, OUR_SECONDS, ITS_SECONDS = (10, 15, 20, 25), 1.0, 40.0
 
 
 def workload(form, responders, jobs, seed, requesters=200):
-    """Sizes exponential (mean 200 Mb), 0.001 s/Mb, 1 and 5 Gbps, all deviations of +-20 %."""
+    """Exponential sizes (mean 200 Mb), 0.001 s/Mb, 1 and 5 Gbps, all deviations +-20 %."""
     rng = np.random.default_rng(seed)
     accelerators = 5 * responders
     megabits = rng.exponential(200, jobs)
@@ -74,7 +74,7 @@ def workload(form, responders, jobs, seed, requesters=200):
 
 
 def reference_loop_s():
-    """Time of a fixed piece of numpy work: 20 passes over 1000 x 200."""
+    """Return the time in seconds of a fixed numpy computation: 20 passes over 1000 x 200 numbers."""
     numbers = np.linspace(0, 1, 200_000).reshape(1000, 200)
     began_s = CLOCK()
     for _ in range(20):
@@ -90,7 +90,7 @@ def compiled():
 
 
 def planned(seeds, params, *shape, **more):
-    """Plan a batch of each seed; return seconds of planning, and ratios to the bounds.  One batch is kept at a time."""
+    """Plan a batch of each seed, one in memory at a time; return times in seconds, and ratios to the bounds."""
     times_s, ratios = [], []
     for seed in seeds:
         problem = workload(*shape, seed=seed, **more)
@@ -138,7 +138,7 @@ def test_joint_batches_of_many_jobs(responders):
 
 
 def test_a_hundred_thousand_jobs():
-    """In a process of its own, so that its memory is its own."""
+    """Run in a separate process, to measure its memory."""
     here = str(Path(__file__).parent)
     script = f"import sys; sys.path.insert(0, {here!r}); import test_makespan; test_makespan.hundred_thousand_jobs()"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=600)

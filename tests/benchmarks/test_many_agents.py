@@ -1,10 +1,10 @@
-"""What the heartbeats of many agents cost one scheduler: its CPU and memory, and how they grow.
+"""The cost of many agents' heartbeats for one scheduler: its CPU time and memory, and their growth.
 
     pytest tests/benchmarks/test_many_agents.py -s
 
-A scheduler process on RabbitMQ and MariaDB; agents are threads of another process, of 8 slots each, which beat once a
-second, or every 5 seconds.  Prints one line per number of agents; nothing is asserted about times, which belong to the
-machine.
+A scheduler process on RabbitMQ and MariaDB; agents are threads of another process, with 8 slots each, which send a
+heartbeat every second, or every 5 seconds.  Prints one line per number of agents; times are not asserted, as they
+depend on the machine.
 """
 
 import json
@@ -19,7 +19,7 @@ import pytest
 from fpga_pool.services.scheduler.heartbeats import FULL_EVERY
 from support.servers.process import cpu_s, resident_bytes
 
-#: Heartbeats of each before it is measured: all have been compared in full since the last one joined.
+#: Heartbeats of each agent before the measurement: all have been compared in full since the last agent joined.
 WARM_BEATS = 2 * FULL_EVERY
 MEASURED_S = 15.0
 TICKS_PER_S = 100
@@ -65,6 +65,6 @@ def test_many_agents(scheduler_process, rabbitmq, agents, interval_s):
 
 
 def idle_s():
-    """Seconds that all processors together had nothing to do."""
+    """Return the idle time of all processors, in seconds."""
     fields = Path("/proc/stat").read_text().splitlines()[0].split()
     return int(fields[4]) / TICKS_PER_S

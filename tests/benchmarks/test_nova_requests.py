@@ -1,8 +1,8 @@
-"""What a request costs nova-scheduler with the plug-in and without, at 1,000 and 10,000 hosts.
+"""The cost of a request to nova-scheduler with the plug-in and without, at 1,000 and 10,000 hosts.
 
     pytest tests/benchmarks/test_nova_requests.py -s
 
-Prints the processor's time; nothing is asserted about times, which belong to the machine.
+Prints CPU times; they are not asserted, as they depend on the machine.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""How long the online policies take for a large pool, and how long one decision takes there.
+"""The time of online policies for a large pool, and of one decision there.
 
     pytest tests/benchmarks/test_online.py -s
 
-1,000 hosts with two cards of four slots each, from empty slots; catalogue A, four times the work that one slot of each
-card could do.  Times are of the processor; memory is the most that the process had until then.  Nothing is asserted
-about times, which belong to the machine.
+1,000 hosts with two cards of four slots each, initially empty; catalogue A, and four times the work that one slot of
+each card could do.  Times are CPU times; memory is the maximum of the process until then.  Times are not asserted, as
+they depend on the machine.
 """
 
 import resource
@@ -27,7 +27,7 @@ HOSTS, CARDS, ALPHA = 1000, 2, 4.0
 
 
 class Timed:
-    """A policy whose decisions are timed, by the processor."""
+    """A policy whose decisions are timed, in CPU time."""
 
     def __init__(self, policy):
         self._policy, self.name = policy, policy.name

@@ -1,8 +1,8 @@
-"""What the ranking's order and its slices do to the schedules.
+"""The influence of the ranking's order and slices on the schedules.
 
     pytest tests/benchmarks/test_orders.py -s
 
-Prints the mean share of the tight bound, in per cent, of 30 multi-task workloads on 4 rings of 8, seeds 0 to 5.
+Prints the mean share of the tight bound, in per cent, for 30 multi-task workloads on 4 rings of 8, seeds 0 to 5.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""How long the batch policies plan, and how far from the bound: the workload of the makespan paper, section 5.2.
+"""Planning times of the batch policies, and ratios to the bound: the workload of the makespan paper, section 5.2.
 
     pytest tests/benchmarks/test_planning.py -s
 
-Prints one line per policy and form; nothing is asserted about times, which belong to the machine.
+Prints one line per policy and form; times are not asserted, as they depend on the machine.
 """
 
 import statistics
@@ -18,7 +18,7 @@ JOBS, RESPONDERS, SLOTS_EACH, REQUESTERS, SEEDS = 1000, 40, 5, 200, range(5)
 
 
 def problem(form, seed):
-    """1000 jobs, 200 accelerators; sizes exponential (mean 200 Mb), 0.001 s/Mb, deviations of +-20 %."""
+    """Return 1000 jobs for 200 accelerators; exponential sizes (mean 200 Mb), 0.001 s/Mb, deviations +-20 %."""
     rng = np.random.default_rng(seed)
     accelerators = RESPONDERS * SLOTS_EACH
     megabits = rng.exponential(200, JOBS)

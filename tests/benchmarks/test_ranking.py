@@ -1,9 +1,8 @@
-"""How long ranking, bounds and the paper's policies take for many multi-FPGA tasks.
+"""Times of ranking, bounds and the paper's policies for many multi-FPGA tasks.
 
     pytest tests/benchmarks/test_ranking.py -s
 
-Prints a line for each, in seconds of the processor, the best of three; nothing is asserted about times, which belong
-to the machine.
+Prints a line for each, with CPU seconds, the best of three; times are not asserted, as they depend on the machine.
 """
 
 import time

@@ -1,11 +1,11 @@
-"""How long it takes to plan again around what is under way: 1000 jobs on 200 accelerators, one event each.
+"""Times of re-planning around work in progress: 1000 jobs on 200 accelerators, one event each.
 
     pytest tests/benchmarks/test_replanning.py -s
 
-A plan of the workload of the makespan paper, section 5.2, is cut at a quarter of its length; then a job or a batch
-arrives, or an accelerator or a host is lost.  One line per case: median of 5 of re-planning (memory to memory), without
-and with balancing; jobs placed, and the length of the answer relative to its lower
-bound. Beside it a reference loop, because machines differ.  Nothing is asserted of times.
+A plan for the workload of the makespan paper, section 5.2, is interrupted after a quarter of its length; then a job or
+a batch arrives, or an accelerator or a host is lost.  Prints one line per case: the median of 5 re-planning times
+(memory to memory), without and with balancing; the number of jobs placed, and the ratio of the result to its lower
+bound; and, as machines differ, the time of a reference loop.  Times are not asserted.
 """
 
 import statistics
@@ -67,7 +67,7 @@ def test_replanning_without_numba():
 
 
 def test_a_plan_of_a_hundred_tiny_jobs():
-    """A hundred jobs of two milliseconds on eight slots of four hosts, as the scheduler plans them."""
+    """A hundred jobs of two milliseconds on ten slots of two hosts, as the scheduler plans them."""
     rng = np.random.default_rng(0)
     problem = workload("joint", 2, 100, 0, requesters=4)
     policy = Makespan().sparing(0.02)

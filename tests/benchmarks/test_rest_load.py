@@ -1,16 +1,16 @@
-"""Whether the REST API keeps up with a load, how long its answers take, and what each process uses for them.
+"""Whether the REST API keeps up with a load, its response times, and the CPU time of each process.
 
     REST_LOAD_S=300 pytest tests/benchmarks/test_rest_load.py -s --timeout 0
 
-300 GETs and 100 submissions per second (`rest_load.py`) on a pool as an operator runs it: API, scheduler, one host and
-a requester as processes on RabbitMQ and MariaDB, tokens checked by Keystone's middleware.  Keystone itself answers as
-`support.keystone` does; it is asked once for each process of the API, which remembers the answer for five minutes.
-Prints rates, the median, 99th percentile and longest time of an answer by call, and the share of a processor that each
-process used.  `REST_LOAD_APIS` processes of the API share the calls by halves, each with a load of its own.
+300 GETs and 100 submissions per second (`rest_load.py`) to a pool as an operator runs it: API, scheduler, one host and
+a requester as processes on RabbitMQ and MariaDB, with tokens validated by Keystone's middleware.  Keystone is replaced
+by `support.keystone`; each process of the API queries it once, and caches the result for five minutes.  Prints rates,
+the median, 99th percentile and maximum of the response times by call, and the CPU share of each process.
+`REST_LOAD_APIS` processes of the API share the calls equally, each with a separate load process.
 
     OS_CLOUD=all-in-one pytest tests/benchmarks/test_rest_load.py -s --timeout 0 -k cloud
 
-The same on a cloud that runs, with its Keystone, which has to check 50 tokens.
+The same with a running cloud and its Keystone, which has to validate 50 tokens.
 """
 
 import json
@@ -72,7 +72,7 @@ def pool(rabbitmq, mariadb, keystone, tmp_path):
 
 
 def answers(pool):
-    """Return whether every API answers, and says that all hosts live."""
+    """Return whether every API responds, and reports that all hosts are alive."""
     for endpoint in pool.endpoints.values():
         asked = ["curl", "--silent", "--fail", "-H", f"X-Auth-Token: {TOKEN}", f"{endpoint}/v1/hosts"]
         said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
@@ -82,7 +82,7 @@ def answers(pool):
 
 
 def show(seconds, took_s, idle):
-    """Print rates, and how long the answers took."""
+    """Print rates and response times."""
     gets = [one for kind, some in seconds.items() if kind.startswith("/") for one in some]
     print(f"\n{len(gets) / took_s:.0f} GET/s, {len(seconds['POST /v1/batches']) / took_s:.0f} submissions/s", end="")
     print(f" for {took_s:.0f} s; {idle:.2f} of the processors idle")

@@ -1,9 +1,9 @@
-"""How quickly a scenario goes by: a pool of 1,008 slots with a batch a minute and five online jobs a second.
+"""The time to simulate a scenario: a pool of 1,008 slots with a batch a minute and five online jobs a second.
 
     pytest tests/benchmarks/test_scenario.py -s
 
-63 hosts with four cards of four slots each and a CPU worker; batches of 1,000 jobs at 0, 60 and 120 s, 900 online
-jobs.  JOBS=10 makes it a hundredth of that.  CPU time of this process without imports; nothing is asserted about it.
+63 hosts with four cards of four slots each and a CPU worker; batches of 1,000 jobs at 0, 60 and 120 s, 900 online jobs.
+JOBS=10 reduces it to a hundredth.  Prints the CPU time of this process without imports, which is not asserted.
 """
 
 import os

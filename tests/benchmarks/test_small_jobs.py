@@ -1,14 +1,14 @@
-"""How many small jobs a pool completes in a second, and what each costs every process.
+"""The number of small jobs that a pool completes per second, and the CPU time of each process per job.
 
     pytest tests/benchmarks/test_small_jobs.py -s
 
-1 kB of sha256 each, committed before anything is acknowledged, every result checked by its digest.  The slots take no
-time for it, so that what is measured is the pool: as an operator runs it (processes on RabbitMQ and MariaDB, one
-scheduler, two hosts with four slots each), and embedded.  Users submit a batch when they have all results of the one
-before, each in a thread of one client process.
+Each job is 1 kB of sha256; everything is committed before it is acknowledged, and every result is checked by its
+digest.  The slots take no time, so that the pool itself is measured: as an operator runs it (processes on RabbitMQ and
+MariaDB, one scheduler, two hosts with four slots each), and embedded.  Users submit a batch when they have all results
+of the previous one, each in a thread of one client process.
 
-What signatures cost of it is measured in one embedded pool (`unsigned.py`), in whose process those of calls and tokens
-are neither made nor verified in half of the rounds: they go with, without, without, with and so on.
+The cost of signatures is measured in one embedded pool (`unsigned.py`), in whose process calls and tokens are neither
+signed nor verified in half of the rounds.  The order is with, without, without, with and so on.
 """
 
 import json
@@ -34,7 +34,7 @@ EMBEDDED = {"standalone": {"hosts": 2, "requesters": 1, "egress_mbps": 2000, "in
 
 @pytest.fixture
 def options(tmp_path):
-    """A board on which sha256 has no time to set up a job, and a plan that begins soon."""
+    """Return options for a board on which sha256 jobs need no setup time, and for plans that begin soon."""
     catalogue = installed_catalogue().read_text()
     assert catalogue.count(SET_UP) == 1
     (tmp_path / "catalogue.toml").write_text(catalogue.replace(SET_UP, SET_UP.replace("1e-3", "0.0")))
@@ -111,10 +111,10 @@ def test_cost_of_signatures(switched, tmp_path):
 
 
 def measure(endpoint, processes, tmp_path, jobs, users, seconds=MEASURED_S, begun=lambda pid: None):
-    """Have users submit batches, and tell how many jobs were completed in a second, and what they cost.
+    """Let users submit batches; measure the rate of completed jobs, and their cost.
 
-    Returns the jobs per second, the milliseconds of CPU per job by process, and the number of all jobs that were
-    completed, those before the measurement included.  `begun` is given the process of the users when it begins.
+    Returns the jobs per second, the milliseconds of CPU time per job by process, and the number of all completed jobs,
+    including those before the measurement.  `begun` is called with the pid of the users' process at the start.
     """
     command = [sys.executable, str(Path(__file__).with_name("submitting.py")), endpoint]
     command += [str(jobs), str(users), str(seconds), str(tmp_path / "results")]
@@ -143,7 +143,7 @@ def measure(endpoint, processes, tmp_path, jobs, users, seconds=MEASURED_S, begu
 
 
 def cpu_s(processes):
-    """Return what each process has used of the processors."""
+    """Return the CPU time of each process in seconds."""
     return {name: sum(map(int, _fields(pid)[11:13])) / TICKS_PER_S for name, pid in processes.items()}
 
 
@@ -152,5 +152,5 @@ def _fields(pid):
 
 
 def idle_s():
-    """Seconds that all processors together had nothing to do."""
+    """Return the idle time of all processors, in seconds."""
     return int(Path("/proc/stat").read_text().splitlines()[0].split()[4]) / TICKS_PER_S

@@ -1,9 +1,9 @@
-"""How long a scheduler of virtual machines waits for what the pool is now: 8,000 slots, over real messages.
+"""How long a scheduler of virtual machines waits for the state of the pool: 8,000 slots, over real messages.
 
     pytest tests/benchmarks/test_snapshot.py -s
 
-1,000 hosts with 2 cards of 4 slots each; half of the slots are held by an instance.  Prints medians, as the asker
-sees them; nothing is asserted about times, which belong to the machine.
+1,000 hosts with 2 cards of 4 slots each; half of the slots are held by an instance.  Prints medians as the caller
+measures them; times are not asserted, as they depend on the machine.
 """
 
 import statistics
@@ -41,7 +41,7 @@ ROUNDS, CHANGED = 50, 10
 
 
 def fill(store):
-    """Store the pool; returns the names of its slots."""
+    """Store the pool; return the names of its slots."""
     hosts = [
         Host(
             name=f"compute-{number:04d}.example.org",
@@ -114,7 +114,7 @@ def processes(scheduler_process, rabbitmq):
 
 @pytest.fixture(params=["mariadb", "postgresql"])
 def database(request):
-    """A store on a database server, with no other process."""
+    """A store on a database server, without other processes."""
     server_of_it = request.getfixturevalue(request.param)
     url = server_of_it.new_database()
     store = Store(url)
@@ -126,7 +126,7 @@ def database(request):
 
 
 def test_parts(database):
-    """What of it the scheduler does, and what the asker does, without messages between them."""
+    """The parts of the scheduler and of the caller, without messages between them."""
     name, store = database
     slots = fill(store)
     asked = Snapshots(store, SteadyClock())
@@ -243,12 +243,12 @@ def show(name, times_ms):
 
 
 def some_of(slots, turn):
-    """Return other slots each turn, of all parts of the pool."""
+    """Return different slots each turn, from all parts of the pool."""
     return slots[turn :: len(slots) // CHANGED][:CHANGED]
 
 
 def change(store, names):
-    """Change slots as reports of agents do; returns their names."""
+    """Change slots as reports of agents do; return their names."""
     with store.transaction(SHARD) as tx:
         for name in names:
             tx.save(replace(tx.slot(name), state=SlotState.BUSY, function="aes"))
@@ -262,7 +262,7 @@ def busy(follower):
 
 
 def timed(call, *arguments):
-    """Return what a call returns, and how many milliseconds it took."""
+    """Return the result of a call, and its time in milliseconds."""
     began_s = time.perf_counter()
     returned = call(*arguments)
     return returned, 1e3 * (time.perf_counter() - began_s)

@@ -1,8 +1,8 @@
-"""How long it takes to limit many flows: our driver beside `tc -batch`, which makes the same classes and filters.
+"""The time to limit many flows: our driver compared with `tc -batch`, which creates the same classes and filters.
 
     pytest tests/benchmarks/test_tc_install.py -s
 
-Needs root; works in a network namespace of its own.  The files for `tc` are written before its clock starts, with its
+Needs root; runs in a separate network namespace.  The files for `tc` are written before the measurement, with its
 classes in one queue and its filters in a hash table, as an administrator would write them.
 """
 
@@ -24,7 +24,7 @@ RATE_BPS = 100e6
 
 @pytest.fixture
 def space():
-    """A namespace with one device; the name, and a call that runs something in there."""
+    """A namespace with one device; yields a function that runs a call in it."""
     if os.geteuid() != 0:
         pytest.skip("needs root to make a network namespace")
     name = f"fptc-bench-{os.getpid()}"
@@ -54,7 +54,7 @@ def flows_of(count):
 
 
 def tc_files(flows, directory):
-    """Batch files with the same classes and filters: queue and table, classes, filters."""
+    """Write batch files with the same classes and filters: queue and table, classes, filters."""
     setup = [
         f"qdisc add dev {DEVICE} root handle 1: htb",
         f"filter add dev {DEVICE} parent 1: prio 1 protocol ip handle 100: u32 divisor 256",

@@ -1,7 +1,8 @@
 """An embedded pool in which a line on stdin turns signatures on ("signed") or off: `python unsigned.py ARGUMENTS`.
 
-For measurements alone: what makes and verifies signatures is replaced in this process.  The product has no such switch.
-It answers each line by the seconds of the processor that were spent so far in what is replaced and what replaces it.
+Only for measurements: the functions that create and verify signatures are replaced in this process, as the product has
+no such switch.  It responds to each line with the CPU time in seconds spent so far in these functions and in their
+replacements.
 """
 
 import sys
@@ -17,7 +18,7 @@ from fpga_pool.services.scheduler import service as scheduler
 from fpga_pool.transfer import tokens
 
 are_on = [True]
-#: Of each thread.
+#: CPU time of each thread in seconds.
 spent_s = Counter()
 
 
@@ -28,7 +29,7 @@ def obey():
 
 
 def instead(original, other):
-    """Return what calls one of them, as signatures are on or off."""
+    """Return a function that calls the original if signatures are on, else the other one, and adds its CPU time."""
 
     def timed(*args, **named):
         began_s = time.thread_time()

@@ -1,8 +1,6 @@
-"""A small pool: a scheduler that answers its calls on SQLite, and hosts with real agents and data ports.
+"""A small pool: a scheduler that answers calls on SQLite, and hosts with real agents and data ports.
 
-What makes it small: no message bus, a scheduler that does not plan, commands and reports that arrive at once, and slots
-that compute when a test says so or at once.  `PoolBench.plan` stands for the planner, so that a test decides what is
-planned where and when.
+There is no message bus. `PoolBench.plan` replaces the planner. Slots compute at once, or when a test says so.
 """
 
 import contextlib
@@ -56,7 +54,7 @@ CATALOGUE = Path(__file__).parents[2] / "etc" / "fpga_pool" / "catalogue.toml"
 SHARD, OWNER = "default", "test"
 DAY_S = 86_400
 
-#: What the first of the two hosts has measured.
+#: The measurements of the first of the two hosts.
 COUNTERS = HostCounters(
     at=1000.0,
     cpus=8.0,
@@ -77,21 +75,21 @@ def shipped_catalogue():
 
 
 class SlotAgent(Streams):
-    """The agent of a host with one slot, which computes digests; its executor is whichever thread brings it work."""
+    """The agent of a host with one slot, which computes digests in the thread that brings it work."""
 
     def __init__(self, slot, fails, directory, reported):
         directory.mkdir()
         self.journal = Journal(directory / "journal.sqlite")
         facts = {name: getattr(slot, name) for name in ("card", "region", "board", "kind", "state")}
         machine = Agent(slot.host, [ObservedSlot(slot=slot.name, **facts)])
-        # The API shows times in microseconds; tests compare them with what is stored.
+        # The API shows times in microseconds, and tests compare them with the stored ones.
         super().__init__(AgentShell(machine, self.journal, directory, lambda: round(time.time(), 6)))
         self._jobs.restore()
         self._slot, self._fails, self._reported = slot.name, fails, reported
         self._executing = threading.Lock()
-        #: Without it the slot does nothing until the test calls `compute`.
+        #: If False, the slot computes only when the test calls `compute`.
         self.computes_at_once = True
-        #: Jobs whose inputs were offered, and why the next ones are refused.
+        #: Jobs whose inputs were offered, and the reasons for which the next inputs are refused.
         self.streams, self.refusals = [], []
 
     def execute(self, shard, commands):
@@ -125,7 +123,7 @@ class SlotAgent(Streams):
             self._reported()
 
     def compute(self):
-        """Have the slot do all that it has to do now."""
+        """Execute all pending work of the slot."""
         with self._executing:
             while instructions := self._jobs.feed(e.SlotFree(slot=self._slot)):
                 for instruction in instructions:
@@ -148,7 +146,7 @@ class SlotAgent(Streams):
 
 
 class WallClock:
-    """The system's clock, which a test can replace."""
+    """The system clock, which a test can replace."""
 
     def __call__(self):
         return time.time()
@@ -158,7 +156,7 @@ class WallClock:
 
 
 class Library:
-    """What the agents of all hosts say of their bitstreams."""
+    """The contents of the bitstream libraries of all hosts."""
 
     def bitstreams(self, host, board):
         about = {"function": "sha256", "version": "1.0", "board": board}
@@ -169,7 +167,7 @@ class Library:
 
 
 class Scheduler(SchedulerService):
-    """A scheduler that is never started: whoever creates it is told of work, and plans it."""
+    """A scheduler that is never started. It notifies the bench of new work, and the bench plans it."""
 
     def __init__(self, arrived, *parts):
         super().__init__(*parts)
@@ -180,7 +178,7 @@ class Scheduler(SchedulerService):
 
 
 class TicketsFromElsewhere(Tickets):
-    """Tickets for streams that hosts see come from `seen_from`, by address translation; "" = as their client says."""
+    """Tickets of streams that arrive from `seen_from`, as after address translation; "" = the client's own address."""
 
     seen_from = ""
 
@@ -189,7 +187,7 @@ class TicketsFromElsewhere(Tickets):
 
 
 class EachInTurn:
-    """Methods of transactions, each call in one of its own."""
+    """The methods of a transaction, each call of which runs in a separate transaction."""
 
     def __init__(self, store):
         self._store = store
@@ -205,7 +203,7 @@ class EachInTurn:
 
 
 class PoolBench(SchedulerCalls):
-    """The pool as its scheduler's callers have it, and what a test may do to it."""
+    """The pool as seen by the scheduler's callers, with additional methods for tests."""
 
     def __init__(self, database_url, directory, max_batch_jobs):
         self.store = Store(database_url)
@@ -223,18 +221,18 @@ class PoolBench(SchedulerCalls):
             *(self.key, {}, WallClock(), online, Easy(), load_policy("task", "lattice_plus")),
         )
         self.scheduler.tickets = TicketsFromElsewhere(self.key, 60.0, WallClock())
-        self.scheduler.dry_runs = DryRuns(lambda: 0.0)  # none is long, on however slow a machine
+        self.scheduler.dry_runs = DryRuns(lambda: 0.0)  # no dry run is too long, even on a slow machine
         self._endpoint = SchedulerEndpoint(self.scheduler)
         self._writing = self.scheduler.changes.noted(lambda: self.store.transaction(SHARD, OWNER, self.shard.epoch))
         self._directory = directory
         self._lock, self._is_exchanging = threading.RLock(), False
-        #: By uuid of a job, why its slot fails.
+        #: Why the slot fails, by uuid of the job.
         self.fails = {}
-        #: Purpose, job, address and port of each ticket that was asked for.
+        #: Purpose, job, address and port of each requested ticket.
         self.asked_flows = []
-        #: Plan each batch as soon as it comes, all jobs on the first host.
+        #: Plan each batch as soon as it is created, with all jobs on the first host.
         self.plans_at_once = True
-        #: What a test wants to happen instead of an answer, by the method's name; after a commit, by "METHOD answer".
+        #: Errors to raise instead of an answer, by method name; after the commit, by "METHOD answer".
         self.breaks = {}
         self._stack = contextlib.ExitStack()
         self._stack.callback(self.store.close)
@@ -272,10 +270,10 @@ class PoolBench(SchedulerCalls):
             raise late
         return read(answer_type, answer, method)
 
-    # What a test does
+    # Actions of tests
 
     def have_used(self, projects, functions, days=()):
-        """Let each of these projects have used each of these functions today, and on days since 1970."""
+        """Record the use of these functions by these projects today, and on `days` since 1970."""
         amounts = {
             "jobs": 2,
             "slot_s": 1.5,
@@ -308,7 +306,7 @@ class PoolBench(SchedulerCalls):
         return agent
 
     def plan(self, batch_uuid, host="node-1", *, transfer=(), lead_s=0.0):
-        """Give each pending job of a batch its place."""
+        """Assign each pending job of a batch to the slot of a host."""
         with self._writing() as tx:
             for job in tx.batch_jobs(batch_uuid):
                 if job.state is JobState.PENDING:
@@ -320,7 +318,7 @@ class PoolBench(SchedulerCalls):
         self.exchange()
 
     def retime(self, job, transfer):
-        """Give the input of a job another plan, whose time 0 is now."""
+        """Give the input of a job a new transfer plan, whose time 0 is now."""
         self._change_job(job, Retimed(dispatched_at=time.time(), start_s=0.0, end_s=1.0, transfer=transfer))
 
     def displace(self, job):
@@ -332,20 +330,20 @@ class PoolBench(SchedulerCalls):
         self.exchange()
 
     def receives(self, job, bps):
-        """Have the input of a job arrive at this rate, bit/s, at its host, as far as that has measured."""
+        """Record that the input of a job arrives at its host at `bps` (bit/s)."""
         found = self.tx.job(job)
         flow = ObservedFlow(job=job, attempt=found.attempt, bps=bps)
         self.store.note_alive({found.host: LastBeat(0, 0, (flow,), None)}, time.time())
 
     def has_run(self, jobs):
-        """Have each of these jobs computed for 0.25 s, as far as time models are concerned."""
+        """Record a run of 0.25 s for each of these jobs, for the time models."""
         with self._writing() as tx:
             for job in jobs:
                 about = {"job": job.uuid, "attempt": 1, "function": job.function, "input_bytes": job.input_bytes}
                 tx.record_run(Run(**about, board=tx.slot(job.slot).board, compute_s=0.25, finished_at=time.time()))
 
     def instance_on(self, host, project_id="demo"):
-        """Have an instance of a project hold the slot of a host; returns its uuid."""
+        """Let an instance of a project hold the slot of a host; return its uuid."""
         instance = str(uuid.uuid4())
         with self._writing() as tx:
             (slot,) = tx.slots(host)
@@ -367,7 +365,7 @@ class PoolBench(SchedulerCalls):
                     self.plan(batch.uuid)
 
     def exchange(self):
-        """Carry commands and reports to where they go, until there are none."""
+        """Deliver commands and reports until there are none left."""
         with self._lock:
             if not self._is_exchanging:
                 self._is_exchanging = True
@@ -386,14 +384,14 @@ class PoolBench(SchedulerCalls):
                 carried = True
         if commands := self.store.undelivered(SHARD, 1000):
             for command in commands:
-                if command.slot:  # flows are held to their plans by nobody
+                if command.slot:  # no driver executes the commands about flows
                     self._agent(command.host).execute(self.shard, [command])
             self.store.delivered(SHARD, OWNER, self.shard.epoch, [command.id for command in commands])
             carried = True
         return carried
 
     def _agent(self, host):
-        """Return the agent of a host, which starts when it is first needed."""
+        """Return the agent of a host, which is started on first use."""
         with self._lock:
             if host not in self.agents:
                 (slot,) = self.tx.slots(host)

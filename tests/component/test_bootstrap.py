@@ -1,4 +1,4 @@
-"""How tools install packages, and what they say and do where system packages are missing."""
+"""The installation of packages by tools, and their messages and actions if system packages are missing."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def missing(tmp_path, *packages, user="1000"):
-    """Install the system packages of a profile where some are missing; return the exit code and what is said."""
+    """Install the system packages of a profile when some are missing; return exit code, error output and apt calls."""
     commands = tmp_path / "bin"
     commands.mkdir()
     for name, body in {
@@ -24,7 +24,7 @@ def missing(tmp_path, *packages, user="1000"):
         (commands / name).write_text(f"#!/bin/sh\n{body}\n")
         (commands / name).chmod(0o755)
     script = f". {ROOT}/tools/bootstrap; VENV={tmp_path}; BOOTSTRAP_LOG={tmp_path}/log; PATH={commands}:$PATH; "
-    # What starts services is the machine's, which a test leaves as it is.
+    # A test must not change which services the machine starts.
     script += 'without_starting_services() { "$@"; }; install_system_packages cloud'
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=200, check=False)
     calls = tmp_path / "calls"
@@ -96,7 +96,7 @@ cert = /other.pem
 )
 def test_python_is_the_first_that_can_make_an_environment(tmp_path, user, pythons, chosen):
     commands = {"id": f"echo {user}", "apt-get": "true"}
-    # What a Python cannot do is in the code that it is asked to run.
+    # A Python that lacks a feature fails for code that contains the name of the feature.
     commands |= {name: f"case $2 in *{lacks or 'nothing'}*) exit 1;; esac" for name, lacks in pythons.items()}
     for name, body in commands.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")

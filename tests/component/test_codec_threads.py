@@ -1,4 +1,4 @@
-"""Threads of a service read their first messages at once: in a process of its own, as the worst outcome is a crash."""
+"""Threads of a service read their first messages concurrently. A separate process is used, because it could crash."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Each role gets by without the libraries of the others, and says how to install what it lacks."""
+"""Each role works without the libraries of the other roles, and reports how to install missing ones."""
 
 import json
 import os
@@ -25,7 +25,7 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 """
 
-#: Of the services, and of no client.
+#: Libraries of services that no client requires.
 OF_SERVICES = [
     "alembic", "cheroot", "cryptography", "flask", "jwt", "keystonemiddleware", "numba", "numpy", "oslo_config",
     "oslo_db", "oslo_log", "oslo_messaging", "oslo_middleware", "oslo_policy", "oslo_privsep", "oslo_service",
@@ -34,7 +34,7 @@ OF_SERVICES = [
 
 
 def run_without(blocked, program, *arguments):
-    """Run a program in a process where these libraries are missing; return what it prints as JSON."""
+    """Run a program in a process in which these libraries are missing; return its JSON output."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", BLOCK + program, *arguments],
         env=os.environ | {"BLOCKED": " ".join(blocked)},

@@ -1,6 +1,6 @@
-"""A cloud with the pool in it, as an operator's clients see it: OS_CLOUD of clouds.yaml names it.
+"""A cloud that contains the pool, as an operator's clients see it; OS_CLOUD is its name in clouds.yaml.
 
-Nobody else uses its slots meanwhile.  A test of what a cloud does not offer skips, and says what that is.
+Its slots must not be in use by others.  A test of a feature that a cloud lacks skips, and names the feature.
 """
 
 import os
@@ -22,18 +22,18 @@ from support import guest_image
 from support.waiting import wait_until
 
 BOOT_TIMEOUT_S = 300
-#: For the pool and Placement to have heard of what Nova did.
+#: For the pool and Placement to process the actions of Nova.
 SETTLE_TIMEOUT_S = 180.0
 COMMAND_TIMEOUT_S = 180.0
-#: An emulated guest on a busy machine.
+#: For an emulated guest on a busy machine.
 CONSOLE_TIMEOUT_S = 400.0
 IMAGE_BYTES = 1 << 20
 SLOTS = "CUSTOM_FPGA_SLOT"
-#: More machines at once than this are not booted.
+#: Maximum number of machines that are booted concurrently.
 MOST_BOOTS = 16
-#: Nova's name of hypervisors whose guests are a fiction.
+#: Nova's name of hypervisors without real guests.
 FICTION = "fake"
-#: Of the pool: `fpga-pool-manage` needs to read it.
+#: The pool's configuration, which `fpga-pool-manage` needs to read.
 CONF = Path(os.environ.get("FPGA_POOL_CONF", "/etc/fpga_pool/fpga_pool.conf"))
 
 
@@ -46,7 +46,7 @@ def a_name(what="test"):
 
 
 class Cloud:
-    """A project of the cloud that its administrator works in, and what is asked about its machines."""
+    """A project of the cloud, used by its administrator, and queries about its machines."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -54,7 +54,7 @@ class Cloud:
         self.pool = Client(login=Login(connection.session))
 
     def providers(self):
-        """Return what the pool's providers have: (name, slots, slots in use) each."""
+        """Return name, slots and slots in use of each provider of the pool."""
         found = []
         for provider in self._placement("/resource_providers?required=CUSTOM_OWNER_FPGA_POOL")["resource_providers"]:
             path = f"/resource_providers/{provider['uuid']}"
@@ -66,7 +66,7 @@ class Cloud:
         return self.placement.get(path, microversion="1.29").json()
 
     def allocated(self, server, resource=SLOTS):
-        """Return how many slots Placement has allocated to a machine."""
+        """Return how many slots, or other resources, Placement has allocated to a machine."""
         answer = self._placement(f"/allocations/{server.id}")["allocations"]
         return sum(given["resources"].get(resource, 0) for given in answer.values())
 
@@ -77,12 +77,12 @@ class Cloud:
         return {slot.name: slot for slot in self.pool.slots() if slot.name in names}
 
     def free(self):
-        """Wait until no machine has a slot, and return how many slots there are."""
+        """Wait until no machine has a slot; return how many slots there are."""
         wait_until(lambda: not any(used for _, _, used in self.providers()), "no slot is allocated", SETTLE_TIMEOUT_S)
         return sum(total for _, total, _ in self.providers())
 
     def require_free(self, slots):
-        """Wait until so many slots have no machine."""
+        """Wait until at least this many slots are not allocated."""
 
         def enough():
             return sum(total - used for _, total, used in self.providers()) >= slots
@@ -90,7 +90,7 @@ class Cloud:
         wait_until(enough, f"{slots} slots are not allocated", SETTLE_TIMEOUT_S)
 
     def hosts(self, *, real):
-        """Return the compute hosts whose guests run, or are a fiction."""
+        """Return the compute hosts with real guests, or those with fake ones."""
         found = self.compute.hypervisors(details=True)
         return [
             each.service_details["host"]
@@ -99,7 +99,7 @@ class Cloud:
         ]
 
     def said(self, server, text):
-        """Wait until a text is on a guest's console, and return the console."""
+        """Wait until a text is on a guest's console; return the console output."""
 
         def look():
             said = self.compute.get_server_console_output(server)["output"]
@@ -108,7 +108,7 @@ class Cloud:
         return wait_until(look, f"{text!r} on the console of {server.id}", CONSOLE_TIMEOUT_S)
 
     def active(self, *servers):
-        """Wait until machines are ACTIVE; one that is not fails the test with Nova's reason."""
+        """Wait until machines are ACTIVE; fail the test with Nova's reason if one is not."""
         for server in servers:
             try:
                 self.compute.wait_for_server(server, wait=BOOT_TIMEOUT_S)
@@ -125,7 +125,7 @@ class Cloud:
 
 @pytest.fixture(scope="module")
 def cloud():
-    """The administrator in a project of the tests' own, which may have any number of machines."""
+    """The administrator in a separate project, which may have any number of machines."""
     outside = openstack.connect(cloud=cloud_name())
     identity = outside.identity
     project = identity.create_project(name=a_name("project"), domain_id="default")
@@ -139,10 +139,10 @@ def cloud():
 
 @pytest.fixture(scope="module")
 def image(cloud):
-    """An image with nothing on it: what its machines compute is not looked at.
+    """An empty image, for machines whose computations do not matter.
 
-    Where a cloud has hosts of both kinds, its machines stay on those whose guests are a fiction: between the two kinds
-    none can be resized.
+    If a cloud has hosts of both kinds, its machines stay on those with fake guests, as machines cannot be resized
+    between the two kinds.
     """
     kind = {"img_hv_type": FICTION} if cloud.hosts(real=False) else {}
     made = upload(cloud, bytes(IMAGE_BYTES), hw_qemu_guest_agent="yes", **kind)
@@ -157,18 +157,18 @@ def upload(cloud, data, disk_format="raw", container_format="bare", **properties
 
 @pytest.fixture(scope="module")
 def kernel():
-    """A kernel with its modules, of which guests are built."""
+    """A kernel with its modules, from which guests are built."""
     return guest_image.kernel() or pytest.skip("no kernel with its modules is installed: linux-image-cloud-amd64")
 
 
 @pytest.fixture(scope="module")
 def guest(cloud, kernel):
-    """Make images of guests that are a kernel and an initial file system: `guest(initrd, command_line)`."""
+    """Make images of guests that consist of a kernel and an initial file system: `guest(initrd, command_line)`."""
     made = []
 
     def build(initrd, words="", **more):
         code = bytearray(kernel.read_bytes())
-        code[510:512] = bytes(2)  # with the mark of a boot sector Nova may take it for a broken disk
+        code[510:512] = bytes(2)  # Nova may take a kernel with a boot sector's signature for a broken disk
         parts = {
             "kernel_id": upload(cloud, bytes(code), "aki", "aki"),
             "ramdisk_id": upload(cloud, initrd.read_bytes(), "ari", "ari"),
@@ -186,7 +186,7 @@ def guest(cloud, kernel):
 
 @pytest.fixture(scope="module")
 def counting(cloud, request, tmp_path_factory):
-    """The name of a public image whose machines count to five and power off; "" where no guests run."""
+    """The name of a public image whose machines count to five and power off; "" if no host runs guests."""
     if guest_image.kernel() is None or not cloud.hosts(real=True):
         return ""
     built = guest_image.build_counting(tmp_path_factory.mktemp("counting"))
@@ -195,7 +195,7 @@ def counting(cloud, request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def network(cloud):
-    """A network of the tests' own."""
+    """A separate network for these tests."""
     neutron = cloud.connection.network
     made = neutron.create_network(name=a_name("network"))
     neutron.create_subnet(network_id=made.id, ip_version=4, cidr="10.254.0.0/24", enable_dhcp=False)
@@ -205,7 +205,7 @@ def network(cloud):
 
 @pytest.fixture(scope="module")
 def flavor(cloud):
-    """Make flavors by what they ask of the pool; their vCPUs are not counted, so that slots alone are scarce."""
+    """Make flavors by their requests to the pool; vCPUs are not counted, so that only slots are scarce."""
     made = {}
 
     def get(function="sha256", count=1, *, topology=Topology.ANY, spread=Spread.CARD, tier=None, ram=64, **more):
@@ -224,7 +224,7 @@ def flavor(cloud):
 
 @pytest.fixture
 def boot(cloud, image, network):
-    """Ask for machines, which are gone after the test."""
+    """Create machines, which are deleted after the test."""
     servers = []
 
     def boot(flavor, *, image=image, **more):
@@ -239,7 +239,7 @@ def boot(cloud, image, network):
 
 @pytest.fixture(scope="module")
 def account(cloud):
-    """Make members of new projects, or of one that is given: what each logs in with."""
+    """Make members of new projects, or of a given one: `account()` returns login parameters."""
     identity, made = cloud.connection.identity, []
     where = {
         "auth_url": cloud.connection.config.get_auth_args()["auth_url"],
@@ -263,7 +263,7 @@ def account(cloud):
 
 @pytest.fixture
 def tenant(account):
-    """Make members of new projects, each with the pool as it sees it."""
+    """Make members of new projects; return a client of the pool for each."""
 
     def make():
         connection = openstack.connect(load_envvars=False, load_yaml_config=False, **account())
@@ -273,7 +273,7 @@ def tenant(account):
 
 
 def program(name):
-    """Return where the cloud has a command, as its users call it; None where it has none."""
+    """Return the path of a command as users of the cloud call it; None if it is not installed."""
     ours = str(Path(sys.executable).parent)
     path = os.pathsep.join(place for place in os.environ["PATH"].split(os.pathsep) if place != ours)
     return shutil.which(name, path=path)
@@ -281,7 +281,7 @@ def program(name):
 
 @pytest.fixture(scope="session")
 def manage():
-    """`fpga-pool-manage` of the cloud, as its administrator calls it: its database may need plug-ins."""
+    """Run `fpga-pool-manage` of the cloud as its administrator, as its database may need plug-ins."""
     if not os.access(CONF, os.R_OK):
         pytest.skip(f"{CONF} cannot be read here: FPGA_POOL_CONF names the pool's configuration")
     found = program("fpga-pool-manage") or Path(sys.executable).with_name("fpga-pool-manage")
@@ -297,6 +297,6 @@ def manage():
 
 @pytest.fixture(scope="module")
 def guest_host(cloud):
-    """A host whose guests run."""
+    """A host that runs guests."""
     hosts = cloud.hosts(real=True)
     return hosts[0] if hosts else pytest.skip("no host of this cloud runs its guests: its driver of Nova is fake")

@@ -1,4 +1,4 @@
-"""People at a terminal who have nothing but `openstack`."""
+"""Users at a terminal who only use `openstack`."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from support.waiting import wait_until
 from .conftest import BOOT_TIMEOUT_S, IMAGE_BYTES, a_name
 from .test_jobs import GANG_TIMEOUT_S
 
-#: For one command, with what it waits for.
+#: For one command, including what it waits for.
 COMMAND_TIMEOUT_S = 2 * BOOT_TIMEOUT_S
 PIPELINE = """
 requester = "{}"
@@ -54,7 +54,7 @@ class Terminal:
         return self._commands.run(words)
 
     def run(self, *words, code=0):
-        """Run `openstack`, and return what it prints, or what it says is wrong."""
+        """Run `openstack`; return its output, or its errors if they are expected."""
         status, out, err = self.call(*words)
         assert status == code, (words, out, err)
         return err if code else out
@@ -63,7 +63,7 @@ class Terminal:
         return json.loads(self.run(*words, "-f", "json"))
 
     def read_all(self, *commands):
-        """Run several commands, and return what each prints."""
+        """Run several commands; return the output of each."""
         return [self.read(*words) for words in commands]
 
 
@@ -78,22 +78,22 @@ class Tenant(Terminal):
         self.project = login["project_id"]
         self.name = a_name("tenant")
         self.made = []
-        #: By kind, the uuid of one thing that it has.
+        #: By kind, the uuid of one object of the tenant.
         self.ids = {}
 
     @cached_property
     def api(self):
-        """The pool's REST API as any client has it."""
+        """The pool's REST API, for any client."""
         session = openstack.connect(load_envvars=False, load_yaml_config=False, **self._login).session
         return Adapter(session, service_type=SERVICE_TYPE, region_name=self._login["region_name"])
 
     def make(self, what, *words):
-        """Make what is to be deleted at the end, and return it."""
+        """Create an object that is deleted at the end; return it."""
         self.made.append((what, self.name))
         return self.read(what, "create", *words, self.name)
 
     def boot(self, flavor, kind):
-        """Boot a machine from an image and on a network of its own."""
+        """Boot a machine from a new image and on a new network."""
         (self.directory / "disk").write_bytes(bytes(IMAGE_BYTES))
         formats = ("--disk-format", "raw", "--container-format", "bare")
         self.make("image", *formats, "--property", "hw_qemu_guest_agent=yes", *kind, "--file", "disk")
@@ -105,7 +105,7 @@ class Tenant(Terminal):
         self.ids["instance"] = server["id"]
 
     def compute(self, sender):
-        """Run a batch, a pipeline and a task to their ends, and check their results."""
+        """Run a batch, a pipeline and a task to completion, and check their results."""
         data = os.urandom(100_000)
         (self.directory / "input").write_bytes(data)
         (self.directory / "pipeline.toml").write_text(PIPELINE.format(sender))
@@ -122,7 +122,7 @@ class Tenant(Terminal):
             self.ids[kind] = self.read("fpga", kind, "show", f"{self.name}-{kind}")["uuid"]
 
     def hold(self, sender):
-        """Have a batch that waits for its owner, the newest of all."""
+        """Create a held batch, the newest of all."""
         name = f"{self.name}-held"
         words = ("--hold", "--name", name, "--function", "sha256", "--requester", sender)
         self.run("fpga", "batch", "create", *words, "input")
@@ -130,12 +130,12 @@ class Tenant(Terminal):
         self.ids["job"] = self.read("fpga", "job", "list")[0]["uuid"]
 
     def submit(self, board, kind):
-        """Submit a design of its own."""
+        """Submit a design of the tenant."""
         (self.directory / "design.toml").write_text(DESIGN.format(f"own_{self.project}", board, kind))
         self.ids["design"] = self.read("fpga", "design", "create", "design.toml", "input")["uuid"]
 
     def gang(self, image):
-        """Run a gang to its end, where the pool has processors for it."""
+        """Run a gang to its end, if the pool has processors for it."""
         words = ("--processes", "1", "--runtime", "60", "--work", "1", *(("--image", image) if image else ()))
         status, out, err = self.call("fpga", "gang", "create", "--name", f"{self.name}-gang", *words, "-f", "json")
         if "no host of the pool offers processors" in err:
@@ -151,13 +151,13 @@ class Tenant(Terminal):
         assert found["state"] == "COMPLETED", found
 
     def everything(self):
-        """Return all that it has, as it is shown."""
+        """Return all objects of the tenant, as they are shown."""
         limits = [(one["resource"], one["limit"]) for one in self.api.get("/v1/quotas").json()["quota"]["resources"]]
         found = {nouns: self.api.get(f"/v1/{nouns}").json()[nouns] for nouns in LISTS}
         return found | {"quota": limits, "servers": self.read("server", "list", "--long")}
 
     def leave(self):
-        """Delete what it has made."""
+        """Delete the tenant's objects."""
         self.call("fpga", "batch", "cancel", self.ids.get("batch", ""))
         self.call("fpga", "design", "delete", self.ids.get("design", ""))
         for what, name in reversed(self.made):
@@ -165,5 +165,5 @@ class Tenant(Terminal):
             self.run(what, "delete", *wait, name)
 
 
-#: What projects have in the pool.
+#: Lists of the objects that projects have in the pool.
 LISTS = ("batches", "designs", "gangs", "jobs", "pipelines", "tasks")

@@ -1,4 +1,4 @@
-"""What runs in machines of a real hypervisor: results of their accelerators, and what they send."""
+"""Programs in machines of a real hypervisor: results of their accelerators, and the data that they send."""
 
 import hashlib
 import os
@@ -17,13 +17,14 @@ pytestmark = [pytest.mark.timeout(1200), pytest.mark.filterwarnings("default")]
 
 PAYLOAD = random.Random(7).randbytes(100_000)
 SENT_MB = 20
-#: Connects the tap in the place of {} with the gateway of its network, which leads to the services of the cloud.
+#: Command that connects the tap {} with the gateway of its network, through which the services of the cloud are
+#: reached.
 CONNECT = os.environ.get("FPGA_POOL_CONNECT", "")
 
 
 @pytest.fixture(scope="module")
 def computing(guest, guest_host, kernel, tmp_path_factory):
-    """A guest that asks its accelerators for a digest over and over."""
+    """A guest that computes digests on its accelerators in a loop."""
     return guest(guest_image.build(kernel, PAYLOAD, tmp_path_factory.mktemp("guest")))
 
 
@@ -33,13 +34,13 @@ def test_a_guest_has_the_right_result_of_the_slots_of_its_flavor(cloud, flavor, 
     (server,) = cloud.active(boot(flavor("sha256", count, ram=256), image=computing, host=guest_host))
     assert [slot.function for slot in cloud.held(server).values()] == ["sha256"] * count
     cloud.said(server, f"turn 1: {hashlib.sha256(PAYLOAD).hexdigest()}")
-    # It lists its accelerators between the first turn and the second; the console may have a line twice.
+    # The guest lists its accelerators between the first turn and the second; the console may repeat a line.
     console = cloud.said(server, "turn 2: ")
     assert set(re.findall(r"(\d)  /dev/vport", console)) == {str(number) for number in range(count)}
 
 
 def test_a_server_sends_for_its_project_and_for_no_other(cloud, flavor, boot, computing, guest_host, tenant, tmp_path):
-    """Its agent has found it: the plan of a batch that it is to send has a place for it, as for a host."""
+    """Its agent has found it: a batch that it sends can be planned, as one of a host."""
     (server,) = cloud.active(boot(flavor("sha256", ram=256), image=computing, host=guest_host))
     file = tmp_path / "input"
     file.write_bytes(PAYLOAD)
@@ -48,7 +49,7 @@ def test_a_server_sends_for_its_project_and_for_no_other(cloud, flavor, boot, co
     def planned():
         try:
             return cloud.pool.dry_run(jobs)
-        except FpgaPoolError:  # until the heartbeat after the look at the taps
+        except FpgaPoolError:  # until the first heartbeat after taps were read
             return None
 
     wait_until(planned, f"server {server.id} may send")
@@ -58,7 +59,7 @@ def test_a_server_sends_for_its_project_and_for_no_other(cloud, flavor, boot, co
 
 @pytest.fixture
 def port(cloud, network):
-    """A port whose address is known before there is a server."""
+    """A port whose address is known before a server exists."""
     neutron = cloud.connection.network
     made = neutron.create_port(network_id=network.id)
     yield made

@@ -1,4 +1,4 @@
-"""Work beside the machines of a cloud: batches, tasks on linked slots, gangs; each project sees its own only."""
+"""Work beside the machines of a cloud: batches, tasks on linked slots, gangs; each project sees only its own."""
 
 import hashlib
 import os
@@ -55,7 +55,7 @@ def test_a_task_runs_on_linked_slots(cloud, files):
     assert results(task) == digests(files)
     names = {job.slot for job in task.jobs}
     slots = [slot for slot in cloud.pool.slots() if slot.name in names]
-    # Of one card, or of cards that are cabled.
+    # They are of one card, or of linked cards.
     assert len({(slot.host, slot_links(slot.links).card.enclosure or slot.card) for slot in slots}) == 1
 
 

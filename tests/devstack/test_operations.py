@@ -1,4 +1,4 @@
-"""What an operator asks and does: flavors, refusals, agreement of the pool with Nova, restarts of services."""
+"""Actions of an operator: flavors, refusals, consistency of the pool with Nova, restarts of services."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from .test_pool import assert_has
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
 
-#: Restarts the service in the place of {}.
+#: Command that restarts the service {}.
 RESTART = os.environ.get("FPGA_POOL_RESTART", "")
 
 
 def services(cloud):
-    """Return the services to restart: those of the pool, and others that are named."""
+    """Return the services to restart: those of the pool, and others that are configured."""
     agents = [f"fpga-pool-agent-{host.name}" for host in cloud.pool.hosts()]
     others = os.environ.get("FPGA_POOL_RESTART_ALSO", "").split()
     return ["fpga-pool-scheduler", "fpga-pool-api", *agents, *others]
@@ -65,7 +65,7 @@ def test_machines_keep_their_slots_while_every_service_restarts(cloud, flavor, b
         subprocess.run(RESTART.replace("{}", service), shell=True, check=True, timeout=COMMAND_TIMEOUT_S)
         wait_until(lambda: _held(cloud, server) == before, f"the machine has its slot after a restart of {service}")
     wait_until(lambda: all(service.up for service in cloud.pool.services()), "all services are up")
-    # A nova-compute that starts fails the builds that it finds; it reports when it has started.
+    # A nova-compute that starts fails the pending builds that it finds; it reports when it has started.
     before = _reported(cloud)
     wait_until(lambda: not before & _reported(cloud), "each nova-compute reports")
     (another,) = cloud.active(boot(flavor("sha256")))
@@ -80,5 +80,5 @@ def _reported(cloud):
 def _held(cloud, server):
     try:
         return cloud.held(server).keys()
-    except Exception:  # the API, or what it asks, has just been started
+    except Exception:  # the API, or a service that it calls, has just been restarted
         return None

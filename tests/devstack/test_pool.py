@@ -1,4 +1,4 @@
-"""Machines with accelerators on a cloud that was set up by others, such as DevStack or tools/all-in-one."""
+"""Machines with accelerators on an existing cloud, such as one of DevStack or tools/all-in-one."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
 
 
 def assert_has(cloud, server, count, function="sha256"):
-    """Check that a machine has as many slots in Placement as in the pool, on its host, and loaded."""
+    """Assert that a machine has as many slots in Placement as in the pool, on its host, and loaded."""
     assert cloud.allocated(server) == count
     held = cloud.held(server)
     assert {(slot.host, slot.function, slot.state) for slot in held.values()} == {
@@ -29,11 +29,11 @@ def assert_has(cloud, server, count, function="sha256"):
 
 
 def room(cloud):
-    """Return how many machines of one slot fill a place, and what asks for it: the cloud, or a host of a large one."""
+    """Return how many machines of one slot fill the cloud, or a host of a large cloud, and boot arguments for it."""
     total, slots = cloud.free(), Counter(slot.host for slot in cloud.pool.slots())
     if total <= MOST_BOOTS:
         return total, {}
-    # Where guests are a fiction, many cost nothing.
+    # Many fake guests cost nothing.
     hosts = cloud.hosts(real=False) or cloud.hosts(real=True)
     return slots[hosts[0]], {"host": hosts[0]}
 
@@ -123,7 +123,7 @@ def test_a_function_that_fits_one_kind_finds_its_slot_while_others_run(cloud, fl
 
 
 def test_the_slots_of_a_ring_are_linked(cloud, flavor, boot):
-    """The slots of a card are linked each with each, unless the operator says otherwise."""
+    """All slots of a card are linked to each other, unless the operator configures otherwise."""
     cloud.free()
     (server,) = cloud.active(boot(flavor("sha256", 3, topology=Topology.RING)))
     assert len({slot.card for slot in assert_has(cloud, server, 3).values()}) == 1

@@ -1,4 +1,4 @@
-"""Two tenants and an operator who have nothing but `openstack`: tenants see what is their own, and nothing else."""
+"""Two tenants and an operator who only use `openstack`: tenants see their own objects, and nothing else."""
 
 import json
 import os
@@ -33,14 +33,14 @@ from .test_pool import assert_has
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.filterwarnings("default")]
 
-#: How much of each kind of work a tenant has; pipelines and tasks are batches, too.
+#: Numbers of objects of each kind that a tenant has; pipelines and tasks are batches, too.
 WORK = {"batch": 4, "pipeline": 1, "task": 1, "gang": 1}
-#: For a machine and a task of both tenants.
+#: Slots for a machine and a task of both tenants.
 SLOTS = 6
-#: Verbs of commands that change nothing.
+#: Verbs of read-only commands.
 LOOKS = ("calibrate", "export", "list", "show", "stats", "top")
 NOT_ALLOWED = "is not allowed with your roles"
-#: Entry points of the commands.
+#: Group of the commands' entry points.
 GROUP = "openstack.fpga.v1"
 
 
@@ -61,7 +61,7 @@ def operator(openstack_command, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tenants(cloud, account, openstack_command, operator, flavor, counting, tmp_path_factory):
-    """Two of them, each with a machine, a design, and work of each kind."""
+    """Two tenants, each with a machine, a design, and work of each kind."""
     cloud.require_free(SLOTS)
     kind = ("--property", f"img_hv_type={FICTION}") if cloud.hosts(real=False) else ()
     sha256, sender, slot = flavor("sha256").name, requester(cloud.pool), cloud.pool.slots(1)[0]
@@ -100,7 +100,7 @@ def test_each_tenant_lists_its_own_machine_and_work_only(cloud, tenants):
 
 
 def on_objects(tenant, host):
-    """Return the commands on what a tenant has, by uuid and by name, each with what it must say to others."""
+    """Yield the commands on the objects of a tenant, by uuid and by name, each with the expected error for others."""
     for command, (arguments, _, _) in COMMANDS.items():
         noun = noun_of(command)
         if noun in tenant.ids:
@@ -114,7 +114,7 @@ def on_objects(tenant, host):
 
 
 def on_nothing(tenant, host):
-    """Return the other commands that change nothing: those that members may not use, and those that show their own."""
+    """Yield the other read-only commands: those that members may not use, and those that show their own objects."""
     for command, (arguments, operations, _) in COMMANDS.items():
         if not noun_of(command):
             may = all("member" in ALLOWED[operation] for operation in operations)
@@ -126,19 +126,19 @@ def on_nothing(tenant, host):
 
 
 def on_projects(tenant, host):
-    """Return the commands that can be about any project, about that of a tenant."""
+    """Yield the commands that accept any project, with the project of a tenant."""
     loaded = {entry.name.removeprefix("fpga_").replace("_", " "): entry for entry in entry_points(group=GROUP)}
     assert set(loaded) == set(COMMANDS)
     for command, (arguments, _, _) in COMMANDS.items():
         options = loaded[command].load()(None, None).get_parser("").format_help()
-        # Of one object, the project of events is not asked for.
+        # Events of a single object need no project.
         if "--project-id" in options and command != "event list":
             words = words_of(command, arguments, host, tenant.ids.get(noun_of(command), str(uuid.uuid4())))
             yield [*words, "--project-id", tenant.project], NOT_ALLOWED
 
 
 def words_of(command, arguments, host, name=""):
-    """Return the words of a command, with the name of an object in their place."""
+    """Return the words of a command, with the name of an object inserted."""
     text = arguments.replace("DIR", ".").replace("a.bin", "input").replace("node-1", host)
     return ["fpga", *command.split(), *re.sub("<.*>", name, text).split()]
 
@@ -160,7 +160,7 @@ def test_no_command_shows_or_changes_what_the_other_has(cloud, tenants):
 
 
 def secrets_in(text, tenant, said):
-    """Return what a text tells of a tenant, as far as tables have room, which whoever asked has not said."""
+    """Return data of a tenant in a text (prefixes, as tables truncate), except those that the caller has sent."""
     beginnings = [*(each[:8] for each in tenant.ids.values()), tenant.name[:20], tenant.project[:8]]
     return [secret for secret in beginnings if secret in text and secret not in str(said)]
 
@@ -175,7 +175,7 @@ def test_no_route_shows_or_changes_what_the_other_has(cloud, tenants):
     }  # fmt: skip
     wrong, asked = [], 0
     for operation in OPERATIONS:
-        if operation.noun in OF_PROJECTS - other.ids.keys():  # no gang where nothing runs one
+        if operation.noun in OF_PROJECTS - other.ids.keys():  # gangs exist only if a host runs them
             continue
         is_own = not operation.noun and operation.method != "GET" and "member" in ALLOWED[operation.name]
         name = fixed.get(operation.noun) or other.ids.get(operation.noun, "")
@@ -252,7 +252,7 @@ def test_an_operator_sees_the_work_of_all_and_who_has_a_slot(operator, tenants):
     )
     assert {tenant.ids["batch"] for tenant in tenants} <= {batch["uuid"] for batch in batches}
     assert [batch["name"] for batch in shown] == [f"{tenant.name}-held" for tenant in tenants]
-    # One that a busy machine held up is down for a moment.
+    # A service that a busy machine delayed is shown as down for a moment.
     wait_until(
         lambda: {service["state"] for service in operator.read("fpga", "service", "list")} == {"up"}, "services are up"
     )

@@ -19,8 +19,8 @@ from .conftest import IMAGE_BYTES, upload
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
 
-#: Says BORN at the serial port, then a point nine times in four seconds: it computes for four ticks of its clock, and
-#: has four of `rest`.
+#: Prints BORN at the serial port, then a point nine times in four seconds: it computes for four ticks of its clock, and
+#: executes `rest` for four.
 BORN, POINT, TICKS_AT = "BORN", ".", "6c04"
 TURNS = (
     "31c0"  # xor ax, ax
@@ -45,7 +45,7 @@ TURNS = (
 HLT, NOP = "f4", "90"
 
 HYPERVISOR_TIMEOUT_S = 60
-#: For the pool to look, and for a guest to move, while all services share its pCPU.
+#: Time for the pool to plan, and for a guest to migrate, while all services share its pCPU.
 MIGRATION_TIMEOUT_S = 600
 
 
@@ -74,9 +74,9 @@ def idle(cloud):
 
 @pytest.fixture
 def tiers(cloud, manage):
-    """Return the tiers of the guests of a host that have pCPUs, by instance; those that are given are changed first."""
+    """Return a host's guests with pCPUs and their tiers, by instance, after changing the given ones."""
     answer = cloud.placement.get("/resource_providers?required=CUSTOM_FPGA_TIERS", microversion="1.29")
-    # Placement refuses a trait that nobody has made.
+    # Placement refuses unknown traits.
     if not answer.ok or not answer.json()["resource_providers"]:
         pytest.skip("no pCPUs of this cloud carry tiers: FPGA_POOL_TIER_PCPUS, or [tiers] pcpus")
 
@@ -90,7 +90,7 @@ def tiers(cloud, manage):
 
 @pytest.fixture
 def libvirt_hosts(tiers):
-    """The two libvirts of a cloud of one machine, of one pCPU each, between which machines in tiers migrate."""
+    """The two libvirts of a cloud on one machine, with one pCPU each, between which machines in tiers migrate."""
     directory = os.environ.get(DIRECTORY_VARIABLE)
     site = Site.open(Path(directory)) if directory else None
     if site is None or not site.tiers or len(site.libvirts) < 2:
@@ -99,7 +99,7 @@ def libvirt_hosts(tiers):
 
 
 def placed(host, server):
-    """Return the pCPUs on which libvirt has a machine's processor, and whether it has more than the default shares."""
+    """Return the pCPUs to which libvirt pins a machine's vCPU, and whether it has more than the default shares."""
 
     def virsh(command, pattern):
         words = [*host.entrance, "virsh", command, server.id]
@@ -130,7 +130,7 @@ def test_an_auto_machine_behind_a_busy_foreground_is_migrated_live_to_a_free_one
 ):
     here, there = libvirt_hosts
     roaming = flavor("", tier="auto", migrate=True, runtime_s=36000)
-    # With half of its pCPU it leaves enough to a background; with more nobody would be put there.
+    # If it uses half of its pCPU, it leaves enough to a background; otherwise none would be placed there.
     (held,) = cloud.active(boot(roaming, image=turning(HLT), host=here))
     wait_until(lambda: tiers(here) == {held.id: "foreground"}, "the foreground, which is free, is taken")
     cloud.said(held, BORN)
@@ -153,4 +153,4 @@ def test_an_auto_machine_behind_a_busy_foreground_is_migrated_live_to_a_free_one
         assert cloud.allocated(server, "MEMORY_MB") == 64  # on one host
         look = partial(placed, libvirt_hosts[host], server)
         wait_until(lambda look=look, pcpu=pcpu: look() == (pcpu, True), f"{server.name} is on pCPU {pcpu}, in front")
-    assert BORN not in cloud.said(held, POINT)  # its console begins again there; it does not
+    assert BORN not in cloud.said(held, POINT)  # the console starts again there; the guest does not

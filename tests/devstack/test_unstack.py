@@ -1,4 +1,4 @@
-"""The end of the cloud, last of all tests: nothing of the pool is left."""
+"""The end of the cloud, after all other tests: nothing remains of the pool."""
 
 import os
 import subprocess
@@ -12,9 +12,9 @@ from .conftest import CONF, cloud_name
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.filterwarnings("default")]
 
-#: Ends the cloud: `cd /opt/stack/devstack && ./unstack.sh && ./clean.sh`, or `tools/all-in-one stop`.
+#: Command that ends the cloud: `cd /opt/stack/devstack && ./unstack.sh && ./clean.sh`, or `tools/all-in-one stop`.
 END = os.environ.get("FPGA_POOL_END", "")
-#: What the DevStack plug-in makes beside the directory of the configuration.
+#: Files of the DevStack plug-in outside of the configuration directory.
 MADE = (
     Path("/etc/libvirt/hooks/qemu.d/fpga_pool"),
     Path("/etc/libvirt/hooks/fpga_pool.conf"),
@@ -25,7 +25,7 @@ MADE = (
 
 
 def processes():
-    """Return the command lines of the processes that read this cloud's configuration of the pool."""
+    """Return the command lines of the processes that use this cloud's configuration of the pool."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

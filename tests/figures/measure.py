@@ -1,8 +1,8 @@
-"""Measure the claims of reduced figures again and write their ranges: python tests/figures/measure.py gangs lattice
+"""Measure the claims of reduced figures and write their ranges: python tests/figures/measure.py gangs lattice
 
-A range is one standard error of the mean over the seeds to each side of the value, and no narrower than `FLOOR`.
-`also` has values that the same seeds gave in other runs, since a linear program has several optimal vertices; the range
-reaches around these, too.
+A range extends by one standard error of the mean over the seeds to each side of the value, and at least by `FLOOR`.
+`also` has values of the same seeds in other runs, as a linear program has several optimal vertices; the range includes
+these, too.
 """
 
 import argparse
@@ -18,12 +18,12 @@ from typing import Any
 from fpga_pool.experiments.figures.figure import Experiment, Figure, Samples
 
 HERE = Path(__file__).parent
-#: What other libraries may change: points of a percentage, or a share of any other value.
+#: Possible influence of other libraries: percentage points, or a share of any other value.
 FLOOR = 0.001
 
 
 def spread(experiment: Experiment, figure: Figure, claim: str, curve: str) -> float:
-    """Return the standard error of a claim's value: of the mean of what each seed alone gives."""
+    """Return the standard error of a claim's value, as the mean over the values of each seed alone."""
     found = []
     for seed in sorted({row.seed for row in figure.samples.rows}):
         alone = experiment.claims(Samples(row for row in figure.samples.rows if row.seed == seed))
@@ -33,18 +33,18 @@ def spread(experiment: Experiment, figure: Figure, claim: str, curve: str) -> fl
 
 
 def half_width(value: float, unit: str, error: float) -> float:
-    """Return how far a range reaches to each side of a value."""
+    """Return how far a range extends to each side of a value."""
     return max(error, FLOOR * (100.0 if unit in ("%", "points") else abs(value)))
 
 
 def ends(value: float, also: Sequence[float], unit: str, error: float) -> tuple[float, float]:
-    """Return the least and the most that a range allows."""
+    """Return the smallest and the largest value in a range."""
     reach = half_width(value, unit, error)
     return min([value, *also]) - reach, max([value, *also]) + reach
 
 
 def measured(wanted: Mapping[str, Any], value: float, error: float) -> str:
-    """Return a range as the file has it."""
+    """Return a range in the format of the file."""
     also = wanted.get("also", ())
     least, most = ends(value, also, wanted["unit"], error)
     lines = ["[[range]]", *(f"{name} = {toml(wanted[name])}" for name in ("figure", "claim", "curve"))]

@@ -1,4 +1,4 @@
-"""Figures 3 and 4 of the benefit paper, and ours from 5 on, in a reduced form, held to the ranges of `benefit.toml`.
+"""Figures 3 and 4 of the benefit paper, and our figures from 5 on, reduced and checked by the ranges of `benefit.toml`.
 
 The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
 """
@@ -15,13 +15,13 @@ from fpga_pool.experiments.figures.benefit.optimal import LONG
 from fpga_pool.experiments.figures.command import make
 from fpga_pool.experiments.figures.figure import Settings
 
-#: The first test of a figure makes it: half a minute at most, on processors that are not shared.
+#: The first test of a figure computes it, which takes half a minute at most on idle processors.
 pytestmark = pytest.mark.timeout(1800)
 
 RANGES = tomllib.loads((Path(__file__).parent / "benefit.toml").read_text())["range"]
 EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
 SEEDS = (0, 1, 2)
-#: How each figure is reduced; those of one scale share their traces.
+#: How each figure is reduced; those with the same scale share their traces.
 REDUCED = {
     3: Settings(seeds=SEEDS, scale=0.5, points=5), 4: Settings(seeds=SEEDS, scale=0.5, points=5),
     5: Settings(seeds=SEEDS, scale=0.3, points=2), 6: Settings(seeds=SEEDS, scale=0.25, points=3),
@@ -29,9 +29,9 @@ REDUCED = {
     9: Settings(seeds=SEEDS, scale=0.3, points=2), 10: Settings(seeds=SEEDS, scale=0.25, points=3),
     11: Settings(seeds=SEEDS, scale=0.5),
 }  # fmt: skip
-#: Of figure 9 the long traces, whose programmes are large: as long as the short ones are in full.
+#: Scale of the long traces of figure 9, whose linear programs are large: as long as the short ones at full scale.
 LONG_SCALE = 0.1
-#: Figure 11 without the sixth job, which takes as long as all others.
+#: Numbers of jobs of figure 11 without the sixth job, which takes as long as all others.
 NUMBERS_OF_JOBS = (4, 5)
 
 

@@ -1,4 +1,4 @@
-"""Figures 6 to 14 of the two-tier paper, and ours from 15 on, in a reduced form, held to the ranges of `gangs.toml`.
+"""Figures 6 to 14 of the two-tier paper, and our figures from 15 on, reduced and checked by the ranges of `gangs.toml`.
 
 The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
 """
@@ -17,12 +17,12 @@ from fpga_pool.experiments.figures.figure import Settings
 from fpga_pool.experiments.figures.gangs import EXPERIMENTS
 from fpga_pool.experiments.figures.gangs.runs import EASY, FEITELSON, JANN, Setting, results
 
-#: The first test of a figure makes it: ten seconds at most, on processors that are not shared.
+#: The first test of a figure computes it, which takes ten seconds at most on idle processors.
 pytestmark = pytest.mark.timeout(1800)
 
 RANGES = tomllib.loads((Path(__file__).parent / "gangs.toml").read_text())["range"]
 EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
-#: How each figure is reduced: 6 and 7, which README shows, and 8, of the same runs, have gangs as many as in full.
+#: How each figure is reduced: 6 and 7, which README shows, and 8, which uses the same runs, have all gangs.
 FULL, FEWER = (Settings(seeds=tuple(range(10)), points=2, scale=scale) for scale in (1.0, 0.4))
 #: Figure 16 needs a trace.
 REDUCED = {
@@ -43,7 +43,7 @@ def test_is_in_the_range(wanted):
 
 @pytest.mark.parametrize("number", [11, 12])
 def test_with_all_processors_in_full_use_policies_differ_little_from_easy_where_load_is_low(number):
-    # Nobody starts behind a running gang then: what two tiers gain is what starts where the foreground is idle.
+    # No gang starts behind a running one then: two tiers only help gangs that start while the foreground is idle.
     samples = figure(number).samples
     for name in ("keasy", "measy"):
         found = samples.mean("response", name, 0.5) / samples.mean("response", EASY, 0.5)

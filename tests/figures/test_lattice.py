@@ -1,4 +1,4 @@
-"""Figures 3 and 4 of the lattice paper in a reduced form, held to the ranges of `lattice.toml`.
+"""Figures 3 and 4 of the lattice paper in a reduced form, checked by the ranges of `lattice.toml`.
 
 The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
 """
@@ -21,7 +21,7 @@ EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
 SEEDS = (0, 1, 2)
 #: How each figure is reduced.
 REDUCED = {3: Settings(seeds=SEEDS, points=3), 4: Settings(seeds=SEEDS, points=5, scale=0.3)}
-#: What the paper's claims are about, of all subjects; and of one of them the only place.
+#: The subjects of the paper's claims, and for one of them the only place.
 SUBJECTS = {3: [("rtm", "multi"), ("f11", "multi")], 4: [("rtmw", "single"), ("rtmw", "multi"), ("f11", "multi")]}
 ONLY = {("rtmw", "multi"): NUMBERS[-1:]}
 

@@ -1,4 +1,4 @@
-"""Figures 3 to 13 of the learned placement paper in a reduced form, held to the ranges of `learned.toml`.
+"""Figures 3 to 13 of the learned placement paper in a reduced form, checked by the ranges of `learned.toml`.
 
 The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
 """
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 RANGES = tomllib.loads((Path(__file__).parent / "learned.toml").read_text())["range"]
 EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
-#: How each figure is reduced: to 45 tasks, or 90 where convergence and changes are shown.
+#: How each figure is reduced: to 45 tasks, or 90 in figures of convergence and changes.
 REDUCED = {number: Settings(seeds=(0, 1), points=2, scale=0.03) for number in EXPERIMENT}
 #: Half the worlds of each seed.
 REDUCED[14] = Settings(seeds=(0, 1), scale=0.5)

@@ -1,4 +1,4 @@
-"""Figures 2 to 8 of the makespan paper in a reduced form, held to the ranges of `makespan.toml`.
+"""Figures 2 to 8 of the makespan paper in a reduced form, checked by the ranges of `makespan.toml`.
 
 The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
 """
@@ -15,20 +15,20 @@ from fpga_pool.experiments.figures.figure import Settings
 from fpga_pool.experiments.figures.makespan import EXPERIMENTS
 from fpga_pool.experiments.figures.makespan.workload import Form
 
-#: The first test of a figure makes it: a minute at most, on processors that are not shared.
+#: The first test of a figure computes it, which takes a minute at most on idle processors.
 pytestmark = pytest.mark.timeout(1800)
 
 RANGES = tomllib.loads((Path(__file__).parent / "makespan.toml").read_text())["range"]
 EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
 SEEDS = (0, 1, 2)
 
-#: The places that the text of section 5.2 names, and the ends.
+#: The places named in the text of section 5.2, and the ends of the curves.
 _HOSTS = {
     (Form.COMPUTE, "responders"): (20, 40, 100), (Form.COMPUTE, "requesters"): (50, 400),
     (Form.NETWORK, "responders"): (20, 40, 100), (Form.NETWORK, "requesters"): (50, 150, 400),
     (Form.JOINT, "responders"): (20, 40, 100), (Form.JOINT, "requesters"): (50, 350),
 }  # fmt: skip
-#: How each figure is reduced; figure 9 is about the machine.
+#: How each figure is reduced; figure 9 depends on the machine.
 REDUCED = {
     2: Settings(seeds=SEEDS), 3: Settings(seeds=SEEDS), 4: Settings(seeds=SEEDS, scale=0.05, points=3),
     5: Settings(seeds=SEEDS, scale=0.2, points=3), 6: Settings(seeds=SEEDS, points=2),
@@ -36,7 +36,7 @@ REDUCED = {
 }  # fmt: skip
 
 
-#: Cases that the paper names, instead of places evenly chosen.
+#: Places that the paper names, instead of evenly spaced ones.
 _NAMED = {3: _HOSTS, 7: {"last": (1, 6, 10)}}
 
 

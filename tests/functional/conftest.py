@@ -24,8 +24,8 @@ from support.deployment import Deployment
 from support.forked import Forked
 from support.servers.server import free_port
 
-#: A pool that answers fast: real boards, heartbeats and retries in fractions of a second.  A job that a busy machine
-#: delays by seconds does not hang.
+#: Options of a pool that responds fast: real boards, heartbeats and retries in fractions of a second.  A job that a
+#: busy machine delays by seconds does not count as hung.
 FAST = {
     "standalone": {"hosts": 3, "egress_mbps": 2000, "ingress_mbps": 4000},
     "driver_simulated": {"board": "kintex7", "cards": 1},
@@ -35,7 +35,7 @@ FAST = {
 
 
 def merged(*options):
-    """Options of several dicts; the later ones win name by name."""
+    """Merge options of several dicts; later values override earlier ones name by name."""
     names = {}
     for groups in options:
         for group, values in groups.items():
@@ -45,7 +45,7 @@ def merged(*options):
 
 @dataclass
 class Pool:
-    """One embedded pool in a process of its own, that tests may kill and start again on the same state."""
+    """One embedded pool in a separate process, which tests may kill and restart with the same state."""
 
     directory: Path
     options: dict
@@ -91,7 +91,7 @@ class Pool:
 
 @pytest.fixture
 def make_pool(tmp_path) -> Iterator:
-    """Start pools of a test's own: `make_pool(options)`; options are added to FAST."""
+    """Start pools for one test: `make_pool(options)`; options are added to FAST."""
     pools = []
 
     def make(options=None, directory: Path | None = None, forked: bool = True) -> Pool:
@@ -106,8 +106,8 @@ def make_pool(tmp_path) -> Iterator:
 
 @pytest.fixture(scope="session")
 def pool(tmp_path_factory) -> Iterator[Pool]:
-    """A pool that tests share; they leave its slots as they found them."""
-    # Each worker has one, for as long as it runs: with the intervals of FAST it would take a seventh of a processor.
+    """A pool that tests share; they restore the state of its slots."""
+    # Each worker has one while it runs; with the intervals of FAST it would use a seventh of a processor.
     options = merged(FAST, {"scheduler": {"interval_s": 1.0}, "agent": {"heartbeat_s": 2.0}})
     shared = Pool(tmp_path_factory.mktemp("shared-pool"), options).start()
     yield shared
@@ -129,13 +129,13 @@ def deployment(tmp_path) -> Iterator:
             return stack.enter_context(pools[-1])
 
         yield start
-        for pool in pools:  # pytest shows it where the test failed
+        for pool in pools:  # pytest shows it if the test failed
             for name in pool.names:
                 print(f"--- {name}\n{pool.last_lines(name)}")
 
 
 class Work:
-    """Small jobs whose results are known, run batch by batch, each by a client in a thread of its own."""
+    """Small jobs with known results, run batch by batch, each by a client in a separate thread."""
 
     def __init__(self, directory: Path, requesters: Sequence[str], jobs: int, seed: int = 7) -> None:
         self._directory = directory
@@ -167,7 +167,7 @@ class Work:
             self._outcomes[name] = client.run_jobs(
                 specs, name=name, output_dir=self._directory / name, settings=settings
             )
-        except Exception as error:  # told by `wrong`
+        except Exception as error:  # reported by `wrong`
             self._outcomes[name] = error
 
     def wait(self, timeout_s: float) -> None:
@@ -178,11 +178,11 @@ class Work:
 
     @property
     def running(self) -> int:
-        """How many batches have not ended."""
+        """Number of batches that have not ended."""
         return sum(thread.is_alive() for thread in self._threads)
 
     def wrong(self) -> list[str]:
-        """What is not as it should be: every job ended with the right result, every batch COMPLETED."""
+        """Return deviations from the expected outcome: every job has the right result, every batch is COMPLETED."""
         found = []
         for name, numbers in self._numbers.items():
             outcome = self._outcomes.get(name)
@@ -218,12 +218,12 @@ def new_work(tmp_path) -> Iterator:
     return make
 
 
-#: How long a pool may take to tidy up after its last job: a host that was lost is heard again, a result is let go.
+#: How long a pool may take to settle after its last job, e.g. until a lost host returns, or a result is released.
 IDLE_S = 180.0
 
 
 def idle_findings(database_url: str, timeout_s: float = IDLE_S) -> list[str]:
-    """What is still wrong or under way in a running pool after it had time to become idle."""
+    """Return violations of the rules for idle pools in a running pool that had time to become idle."""
     store = Store(database_url)
     try:
         return _last_findings(lambda: audit(store, idle=True), timeout_s)
@@ -232,7 +232,7 @@ def idle_findings(database_url: str, timeout_s: float = IDLE_S) -> list[str]:
 
 
 def _last_findings(look: Callable[[], list[str]], timeout_s: float) -> list[str]:
-    """What is found until nothing is, or the time is over."""
+    """Repeat a check until it finds nothing, or the time is over; return the last findings."""
     until_s = time.monotonic() + timeout_s
     while (found := look()) and time.monotonic() < until_s:
         time.sleep(0.3)
@@ -240,15 +240,15 @@ def _last_findings(look: Callable[[], list[str]], timeout_s: float) -> list[str]
 
 
 def findings_at_rest(database_url: str, state_dirs: Mapping[str, Path]) -> list[str]:
-    """What is wrong in a running pool after it and its agents had time to become idle.
+    """Return violations of the rules for idle pools in a running pool and its agents, after time to become idle.
 
-    What an agent holds of a job that is over it lets go after a heartbeat at the latest: the database does not show it.
+    Agents release ended jobs after a heartbeat at the latest, which the database does not show.
     """
     return _last_findings(lambda: idle_findings(database_url, 0.0) + journal_findings(database_url, state_dirs), IDLE_S)
 
 
 def journal_findings(database_url: str, state_dirs: Mapping[str, Path]) -> list[str]:
-    """What agents still hold of jobs that are over, or know that the database does not."""
+    """Return ended jobs that agents still hold, and commands and reports that the database does not know."""
     found = []
     store = Store(database_url)
     with store.reading() as tx:
@@ -271,7 +271,7 @@ def journal_findings(database_url: str, state_dirs: Mapping[str, Path]) -> list[
 
 
 def completed_jobs(database_url: str, also: Collection[JobState] = ()) -> list[Job]:
-    """Every job of the pool; each has to be complete, or in one of the other states given."""
+    """Return all jobs of the pool; assert that each is complete, or in one of the other given states."""
     store = Store(database_url)
     with store.reading() as tx:
         jobs = [job for batch in tx.batches() for job in tx.batch_jobs(batch.uuid)]
@@ -282,7 +282,7 @@ def completed_jobs(database_url: str, also: Collection[JobState] = ()) -> list[J
 
 @pytest.fixture
 def end_and_audit():
-    """End a deployment in order and hold all that it leaves against the rules; returns its jobs, all complete."""
+    """Shut a deployment down in order, and audit its final state; return its jobs, all complete."""
 
     def end(pool: Deployment, database_url: str, also: Collection[JobState] = ()) -> list[Job]:
         state_dirs = {host: pool.directory / host for host in pool.hosts}
@@ -298,7 +298,7 @@ def end_and_audit():
 
 @pytest.fixture
 def end_and_audit_embedded():
-    """Do the same with an embedded pool."""
+    """The same for an embedded pool."""
 
     def end(pool: Pool) -> list[Job]:
         database_url = f"sqlite:///{pool.state_dir / 'pool.sqlite'}"
@@ -317,7 +317,7 @@ def _hang_up(end: socket.socket) -> None:
 
 
 def _pump(source: socket.socket, sink: socket.socket, forward: Callable[[bytes], None]) -> None:
-    """Forward what comes until one side hangs up; then the other does, too."""
+    """Forward data until one side closes the connection; then close the other, too."""
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
             forward(data)
@@ -326,15 +326,15 @@ def _pump(source: socket.socket, sink: socket.socket, forward: Callable[[bytes],
 
 
 class Line:
-    """A way to RabbitMQ on which a process's messages can be held up, so that they arrive late."""
+    """A relay to RabbitMQ that can hold up the messages of a process, so that they arrive late."""
 
     def __init__(self, transport_url: str) -> None:
         self._broker = urlsplit(transport_url)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
-        #: A connection on which this is sent is held up from there on.
+        #: A connection is held up from the first data with this marker on.
         self._marker: bytes | None = None
-        #: What waits to go to the broker, by its connection there.
+        #: Data held up on the way to the broker, by connection.
         self._held: dict[socket.socket, bytes] = {}
         self._ends: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -342,23 +342,23 @@ class Line:
 
     @property
     def url(self) -> str:
-        """The transport_url of those who shall use it."""
+        """The transport_url of processes that use this relay."""
         port = self._listener.getsockname()[1]
         return self._broker._replace(netloc=f"{self._broker.netloc.rsplit(':', 1)[0]}:{port}").geturl()
 
     @property
     def holds(self) -> bool:
-        """Whether anything is held up."""
+        """Whether data is held up."""
         with self._lock:
             return bool(self._held)
 
     def hold(self, marker: bytes) -> None:
-        """Let no message with this in it through to the broker, nor what follows it."""
+        """Hold up data to the broker from the first message with this marker on."""
         with self._lock:
             self._marker = marker
 
     def release(self) -> None:
-        """Let through what was held up, and what comes now."""
+        """Forward the data held up, and all further data."""
         with self._lock:
             self._marker = None
             while self._held:
@@ -400,18 +400,18 @@ class Line:
 
 @pytest.fixture
 def line(rabbitmq) -> Iterator:
-    """Make ways to RabbitMQ: `line()`; see Line."""
+    """Make relays to RabbitMQ: `line()`; see Line."""
     with contextlib.ExitStack() as ends:
         yield lambda: ends.enter_context(contextlib.closing(Line(rabbitmq.url)))
 
 
 @pytest.fixture
 def mariadb_url(mariadb) -> str:
-    """A fresh database; it ends with its server."""
+    """URL of a new database, which ends with its server."""
     return mariadb.new_database()
 
 
 @pytest.fixture
 def postgresql_url(postgresql) -> str:
-    """A fresh database; it ends with its server."""
+    """URL of a new database, which ends with its server."""
     return postgresql.new_database()

@@ -1,6 +1,6 @@
-"""The benchmarks of the documentation start and print their tables: the commands of their page in order, made shorter.
+"""The benchmarks of the documentation start and print their tables: the commands of their page in order, shortened.
 
-They run in a clone of the repository with the tests as they are now, for one of them makes a second checkout beside it.
+They run in a clone of the repository with the current tests, as one of them creates a second checkout beside it.
 """
 
 import shutil
@@ -12,7 +12,7 @@ import pytest
 from support.pages import ROOT, pages, path_of, run
 
 PAGE = "contributor/performance"
-#: What each command has, and what instead makes it short.
+#: Parts of the commands, and the replacements that make them short.
 SHORTER = {
     "COMMIT": "HEAD",
     "--rounds 3": "--rounds 1",

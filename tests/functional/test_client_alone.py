@@ -1,4 +1,4 @@
-"""The client is installed alone, without the libraries of the services, and works with a pool."""
+"""The client, installed without the libraries of the services, works with a pool."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Bytes of a virtual environment with the client.
+#: Maximum size of a virtual environment with the client, in bytes.
 LARGEST_BYTES = 60e6
 
 

@@ -1,4 +1,4 @@
-"""The dashboard as its users see it: in a browser, beside an embedded pool that works."""
+"""The dashboard as its users see it: in a browser, with an embedded pool that runs jobs."""
 
 import re
 import threading
@@ -17,7 +17,7 @@ from support.browser import running_browser, serious_findings, watched_page
 from support.waiting import SOON_S, wait_until
 
 VIEWS = ("Pool", "Queue", "Schedule", "Egress", "Tiers", "Usage")
-#: What runs as a script where a name gets into the page as markup.
+#: Runs as a script if a name gets into the page as markup.
 HOSTILE = "<img src=x onerror=alert(1)>"
 POOL = {
     "standalone": {"hosts": 2, "requesters": 1, "gang_processors": 1},
@@ -28,7 +28,7 @@ JOBS = 6
 
 
 class Pool:
-    """An embedded pool with nothing in its slots, and one batch, which a test begins when it looks."""
+    """An embedded pool with empty slots, and one batch, which a test starts when it is ready to observe it."""
 
     def __init__(self, endpoint):
         self.endpoint, self.client = endpoint, Client(endpoint)
@@ -227,7 +227,7 @@ def test_a_gang_is_seen_on_its_processors_and_cancelled(pool, dashboard):
 
 @pytest.mark.long
 def test_the_rate_of_an_input_is_measured_beside_the_planned_one(browser, tmp_path):
-    """At 5 Mbit/s the input takes 224 s: it is still sent when a busy machine looks, and heartbeats tell its rate."""
+    """At 5 Mbit/s the input takes 224 s, so even a busy machine sees the transfer, and heartbeats report its rate."""
     options = POOL | {"standalone": POOL["standalone"] | {"egress_mbps": 5}}
     slow = JobSpec("wordcount", b"a word " * 20_000_000, requester="requester-1", name="slow")
     with embedded_pool(tmp_path, options) as endpoint, Client(endpoint) as client:
@@ -253,7 +253,7 @@ def test_the_rate_of_an_input_is_measured_beside_the_planned_one(browser, tmp_pa
 
 @pytest.mark.long
 def test_the_schedule_shows_since_when_each_input_was_really_sent(browser, tmp_path):
-    """Two inputs take 1 s each at 8 Mbit/s; the third is so small that it comes at once."""
+    """Two inputs take 1 s each at 8 Mbit/s; the third is so small that it is sent at once."""
     options = POOL | {"standalone": POOL["standalone"] | {"egress_mbps": 8}}
     sizes = {"left": 1_000_000, "right": 1_000_000, "small": 1000}
     specs = [JobSpec("wordcount", bytes(size), requester="requester-1", name=name) for name, size in sizes.items()]
@@ -270,7 +270,7 @@ def test_the_schedule_shows_since_when_each_input_was_really_sent(browser, tmp_p
             for name in ("left", "right"):
                 job = jobs[name]
                 assert job.dispatched_at < job.transfer_began_at < job.staged_at
-                # Shown to hundredths of a second, of which JavaScript may round the last one otherwise.
+                # Shown in hundredths of a second, the last of which JavaScript may round differently.
                 began, ended = (f"{at - job.dispatched_at:.2f}"[:-1] for at in (job.transfer_began_at, job.staged_at))
                 told = re.compile(rf", input transferred {began}\d s to {ended}\d s")
                 expect(mark[name]).to_have_accessible_name(told)

@@ -1,4 +1,4 @@
-"""What the dashboard does to its page, on answers that are known."""
+"""What the dashboard draws on its page for given responses."""
 
 import json
 import os
@@ -31,10 +31,10 @@ from support.browser import running_browser, serious_findings, watched_page
 from support.drawings import DRAWINGS, SCHEMES, VIEWS, WIDTHS
 
 HOSTS, RUNNING = 40, 20
-#: Pixels by which a mark may be elsewhere, and steps of 255 by which its colour may be another.
+#: Tolerance in pixels for the position of a mark, and in steps of 255 for its color.
 TOLERANCE = 2
 TIMEOUT_S = 240.0
-#: Gives the names in the boxes at which each edge of a graph begins and ends.
+#: Returns the names in the boxes at the begin and the end of each edge of a graph.
 EDGES = """(graph) => {
     const boxAt = ({ x, y }) => [...graph.querySelectorAll(".job")].find((job) => {
         const box = job.querySelector("rect").getBBox();
@@ -45,18 +45,18 @@ EDGES = """(graph) => {
 }"""
 
 
-#: Gives the texts of links that are broken into lines.
+#: Returns the texts of links that are broken into several lines.
 BROKEN = """(links) => links.filter((link) => {
     const range = document.createRange();
     range.selectNodeContents(link);
     return range.getClientRects().length > 1;
 }).map((link) => link.textContent)"""
-#: Writes a moment of another day as the page does.
+#: Formats a time of another day as the page does.
 CLOCK = "(at) => `${new Date(at).toLocaleDateString()} ${new Date(at).toLocaleTimeString()}`"
 
 
 class WaitingPipeline(FixedPool):
-    """One whose pipeline has completed its first subtask, and has a place for the second."""
+    """A pool whose pipeline has completed its first subtask, and placed the second."""
 
     def subtasks(self):
         read, left, right, join = super().subtasks()
@@ -76,7 +76,7 @@ class WaitingPipeline(FixedPool):
 
 
 class LargePipeline(FixedPool):
-    """One whose pipeline has some levels of as many subtasks each, and no place to break a name."""
+    """A pool whose pipeline has several levels of equally many subtasks, with names that cannot be broken."""
 
     def __init__(self, levels, beside):
         super().__init__(HOSTS, RUNNING)
@@ -92,7 +92,7 @@ class LargePipeline(FixedPool):
 
 
 class ShortPieces(FixedPool):
-    """One whose inputs begin with so short a piece that nothing is drawn of it."""
+    """A pool whose inputs begin with a segment that is too short to be drawn."""
 
     def _job(self, index):
         job = super()._job(index)
@@ -101,7 +101,7 @@ class ShortPieces(FixedPool):
 
 
 class EndingBatch(FixedPool):
-    """One whose batch has ended when a test says so."""
+    """A pool whose batch ends when a test calls `end`."""
 
     ended = False
 
@@ -116,7 +116,7 @@ class EndingBatch(FixedPool):
 
 
 class HeldSlots(FixedPool):
-    """One whose first slots are held by its task, by the pool, by instances, one of another project, and by nothing."""
+    """A pool whose first slots are held by its task, the pool, an instance, and a task of another project."""
 
     def slot_detail(self, slot):
         holders = (
@@ -190,7 +190,7 @@ def test_links_of_a_slot_lead_to_those_it_is_linked_to(dashboard, pool):
     dashboard.open("pool")
     expect(page.get_by_role("group", name="box0: 4 cards in a line")).to_be_visible()
     expect(page.locator(".linked-ring")).to_have_count(4)
-    # Of card 1 the first slot: the next and the last of its ring, and the slots of the cards before and after it.
+    # For the first slot of card 1: the next and the last of its ring, and the slots of the cards before and after it.
     page.locator(f".slot[data-uuid='{pool.slots[4].uuid}']").click()
     links = page.locator("#detail section").filter(has=page.get_by_role("heading", name="Links"))
     expected = [f"node-0/card-{card}/r{region}" for card, region in [(1, 1), (1, 3)]]
@@ -213,9 +213,9 @@ def test_who_may_not_see_the_usage_of_all_projects_sees_its_own(dashboard, pool)
     page.locator("tbody").get_by_role("button", name="aes").first.click()
     expect(page.locator("#detail h2")).to_have_text("usage of vision/aes")
     expect(page.locator("#detail tbody tr").first).to_contain_text("input-0")
-    # Of another project: an admin sees that there are such jobs, and no more.
+    # An admin only sees that jobs of another project exist.
     expect(page.locator("#detail tbody button").filter(has_text="input-")).to_have_count(0)
-    dashboard.complaints.clear()  # the console tells of the refusal
+    dashboard.complaints.clear()  # the console reports the refusal
 
 
 def test_who_may_not_list_slots_begins_with_the_queue_and_is_shown_no_figures_of_them(dashboard, pool):
@@ -232,7 +232,7 @@ def test_who_may_not_list_slots_begins_with_the_queue_and_is_shown_no_figures_of
     for part in page.locator(".legend, .map").all():
         expect(part).to_be_hidden()
     expect(page.locator("#status")).to_have_text("Live")
-    dashboard.complaints.clear()  # the console tells of the refusal
+    dashboard.complaints.clear()  # the console reports the refusal
 
 
 def test_a_tier_is_not_said_to_be_free_where_gangs_of_others_may_be(dashboard):
@@ -244,7 +244,7 @@ def test_a_tier_is_not_said_to_be_free_where_gangs_of_others_may_be(dashboard):
         held = [f"foreground: process {number} of gang solver, running", "background: no gang of this project"]
         for tier, text in zip(tiers.all()[2 * number :], held, strict=False):
             expect(tier).to_have_accessible_name(f"node-0/pcpu/{number}, {text}")
-    dashboard.complaints.clear()  # the console tells of the refusal
+    dashboard.complaints.clear()  # the console reports the refusal
 
 
 def test_an_operator_sees_all_processors_of_gangs_also_those_that_are_free(dashboard, pool):
@@ -314,7 +314,7 @@ def test_a_large_pipeline_has_place_in_the_detail_and_its_names_are_not_broken(b
         graph = page.get_by_role("group", name="Subtasks and what they read")
         expect(graph.get_by_role("button")).to_have_count(levels * beside)
         assert graph.evaluate("({ parentElement: place }) => place.scrollWidth === place.clientWidth")
-        # Of 104 pixels as drawn: the texts can still be read.
+        # Of 104 pixels as drawn, so the texts remain readable.
         assert graph.locator(".box").first.bounding_box()["width"] > 85
         assert page.locator("#detail td:first-child button").evaluate_all(BROKEN) == []
 
@@ -384,7 +384,7 @@ def test_the_schedule_of_a_task_shows_its_shares_on_their_slots(dashboard, pool)
 
 
 def test_loads_and_slots_of_the_schedule_open_the_slot(dashboard, pool):
-    """The slot tells what its last load brought; what the load before it brought, the job that began between them."""
+    """A slot shows the function of its last load; that of the load before is known by the job that began in between."""
     page, slot = dashboard.page, pool.slots[0]
     job = pool.jobs[0]
     assert (job.slot, job.function, job.started_at) == (slot.name, "aes", NOW_S + 1.2)
@@ -417,7 +417,7 @@ def test_loads_and_slots_of_the_schedule_open_the_slot(dashboard, pool):
     ("view", "picture", "drawn_last"),
     [
         ("pool", ".map", ".slot"),
-        ("schedule", ".chart", ".slot-name.opener"),  # when slots are known as well
+        ("schedule", ".chart", ".slot-name.opener"),  # when slots are also known
         ("egress", ".charts", "[role=button]"),
     ],
 )
@@ -445,7 +445,7 @@ def test_a_picture_is_one_tab_stop_and_arrows_go_from_mark_to_mark(dashboard, vi
 def test_arrows_up_and_down_lead_to_the_nearest_job_of_another_slot_or_requester(dashboard, pool):
     page, jobs = dashboard.page, pool.jobs
     dashboard.open("schedule")
-    # Each row has a job that runs, or one that is planned; those of the first jobs begin at the same time.
+    # Each row has a running or a planned job; those of the first jobs begin at the same time.
     names = sorted({job.slot for job in jobs}, key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
     rows = [next(job for job in jobs if job.slot == name) for name in names[:3:2]]
     assert [job.start_s for job in rows] == [1.0, 1.0]
@@ -568,7 +568,7 @@ def test_a_detail_changes_only_where_its_object_has(dashboard, pool):
     dashboard.open(f"pool/slot/{slot.uuid}")
     fields = page.locator("#detail dl")
     expect(fields).to_contain_text("reconfigurations3")
-    expect(page.locator("#detail").get_by_role("button", name="node-0/card-0/r0")).to_be_visible()  # it knows all slots
+    expect(page.locator("#detail").get_by_role("button", name="node-0/card-0/r0")).to_be_visible()  # with all slots
     page.evaluate("""() => {
         getSelection().selectAllChildren(document.querySelector("#detail dd"));
         window.touched = [];
@@ -618,7 +618,7 @@ def test_escape_closes_the_detail_wherever_the_focus_is_but_a_dialog_first(dashb
 
 @pytest.mark.long
 def test_views_are_drawn_as_they_were(tmp_path):
-    """The command that stores new drawings, and pictures to be looked at, runs in a copy of the tests."""
+    """The command that stores new drawings, and pictures for inspection, runs in a copy of the tests."""
     tests, pictures = tmp_path / "tests", tmp_path / "drawings"
     shutil.copytree(DRAWINGS.parents[1] / "support", tests / "support")
     (tests / "functional").mkdir()
@@ -633,7 +633,7 @@ def test_views_are_drawn_as_they_were(tmp_path):
 
 
 def alike(one, other):
-    """Whether two drawings have the same words and about the same numbers."""
+    """Return whether two drawings have the same words and approximately the same numbers."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):

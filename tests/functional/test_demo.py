@@ -1,4 +1,4 @@
-"""The demonstration as a show: its acts on an embedded pool."""
+"""The demonstration as a presentation: its acts on an embedded pool."""
 
 import hashlib
 import json
@@ -20,12 +20,12 @@ from support.waiting import SOON_S, wait_until
 
 PAGE = Path(__file__).parents[2] / "doc" / "source" / "demo.rst"
 
-#: One file is enough: what is computed over many is in another test.
+#: One file is enough here, as another test covers the computation over many.
 BEGIN = "import sys; from fpga_pool.experiments import acts, demo; demo.FILES = 1"
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 END = "sys.exit(demo.main(sys.argv[1:]))"
 
-#: What the lines of each act say when it has happened.
+#: Texts in the lines of each act that has succeeded.
 SHOWN = {
     "a virtual machine takes a slot": ("leased to the instance", "was evicted, and computed as attempt", "are right"),
     "a gang comes to the foreground": ("was swapped to the foreground", "nothing was done twice"),
@@ -35,7 +35,7 @@ SHOWN = {
 
 
 def demo(*words, change="pass"):
-    """Run the demonstration once, under one policy, in 80 columns, perhaps with a part of it changed."""
+    """Run the demonstration for one round with one policy, in 80 columns, after executing `change`."""
     command = [sys.executable, "-c", f"{BEGIN}; {change}; {END}", "--policy", "ect", "--rounds", "1", *words]
     columns = os.environ | {"COLUMNS": "80"}
     return subprocess.run(command, env=columns, capture_output=True, text=True, timeout=280, check=False)
@@ -67,13 +67,13 @@ def test_acts_end_as_they_should_and_are_those_of_its_page(tmp_path):
 
 @pytest.mark.long
 def test_over_a_file_of_ones_own_it_prints_the_digest_and_its_page_stays_until_it_is_interrupted(tmp_path):
-    """As on a terminal, which it must be for the page to stay."""
+    """Its page stays only if it runs on a terminal, so it does here."""
     file = tmp_path / "mine.txt"
     file.write_text("four words of mine\n")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     command = [sys.executable, "-m", "fpga_pool.experiments.demo", "--policy", "ect", file]
     terminal, end = os.openpty()
-    # In the background of a shell that has no jobs SIGINT is ignored, which is inherited.
+    # Processes in the background of a shell without job control ignore SIGINT, which is inherited.
     demo = subprocess.Popen(
         ["env", "--default-signal=INT", *command, "--output", tmp_path / "out"], stdin=end, stdout=end, stderr=end
     )
@@ -99,7 +99,7 @@ def test_over_a_file_of_ones_own_it_prints_the_digest_and_its_page_stays_until_i
 
 
 def test_ctrl_c_ends_it_in_one_line_and_its_pool_with_it(tmp_path):
-    """Others come while it ends, up to its last moment."""
+    """More interrupts arrive while it ends, until it has exited."""
     command = [sys.executable, "-m", "fpga_pool.experiments.demo", "--policy", "ect", "--output", tmp_path / "out"]
     with subprocess.Popen(
         ["env", "--default-signal=INT", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -120,7 +120,7 @@ def test_ctrl_c_ends_it_in_one_line_and_its_pool_with_it(tmp_path):
 
 @pytest.mark.long
 def test_an_act_that_does_not_end_as_it_should_is_told_and_fails(tmp_path):
-    """What is expected of jobs is made wrong, so that their results are."""
+    """The expected results are altered, so that all jobs have wrong results."""
     done = demo("--output", tmp_path / "demo", change="acts.encrypted = lambda data, header: b''")
     assert done.returncode == 1
     assert "job batch-0-0 has a wrong result" in done.stdout

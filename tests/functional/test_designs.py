@@ -1,4 +1,4 @@
-"""Designs of tenants, from their submission to their end, on the embedded pool and on RabbitMQ and MariaDB."""
+"""Designs of tenants, from submission to revocation, on the embedded pool and on RabbitMQ and MariaDB."""
 
 import hashlib
 import json
@@ -41,22 +41,22 @@ DIGEST = hashlib.sha256(DATA).hexdigest().encode() + b"\n"
 
 
 def digest_of(client, function, directory):
-    """What the pool computes of DATA with a function."""
+    """Return the pool's result of a function of DATA."""
     result = client.run(function, [DATA], requester="node-1", output_dir=directory)
     assert result.batch.state is BatchState.COMPLETED, [job.reason for job in result.jobs]
     return result.jobs[0].result.read_bytes()
 
 
 def from_submission_to_revocation(owner, other, operator, directory):
-    """What each of three may do with a design, in the order of its life."""
+    """Test the permissions of three users on a design, in the order of its life cycle."""
     design = owner.create_design(MANIFEST, BITSTREAM)
     assert (design.state, design.public, design.sha256) == ("SUBMITTED", False, hashlib.sha256(BITSTREAM).hexdigest())
     with pytest.raises(Conflict, match="has a design 'digests'"):
         owner.create_design(MANIFEST, BITSTREAM)
-    with pytest.raises(UnknownFunction):  # nobody has approved it
+    with pytest.raises(UnknownFunction):  # not approved yet
         owner.run(design.function, [DATA], requester="node-1")
 
-    # The operator looks at it and approves it; until it is public it is the project's own.
+    # The operator inspects and approves it; until it is public, only its project may use it.
     assert operator.design_bitstream(design.uuid).bitstream == BITSTREAM
     assert operator.change_design(design.uuid, state="APPROVED", reason="checked").state == "APPROVED"
     assert digest_of(owner, design.function, directory / "owner") == DIGEST
@@ -79,7 +79,7 @@ def from_submission_to_revocation(owner, other, operator, directory):
     with pytest.raises(NotFound):
         other.delete_design(design.uuid)
 
-    # What waits for it ends when it is revoked, and no slot holds it any more.
+    # Jobs that wait for it end when it is revoked, and no slot contains it afterwards.
     job = JobRequest(uuid=str(uuid4()), function=design.function, requester="node-1", input_bytes=len(DATA))
     waits = owner.create_batch([job], held=True)
     with pytest.raises(Conflict, match="1 job of"):
@@ -97,7 +97,7 @@ def from_submission_to_revocation(owner, other, operator, directory):
     ]  # fmt: skip
     assert owner.delete_design(design.uuid).uuid == design.uuid
     assert owner.designs() == []
-    # Another design of the name is another function.
+    # Another design with the same name is another function.
     again = owner.create_design(MANIFEST, BITSTREAM)
     assert again.function != design.function
     with pytest.raises(NotFound):
@@ -124,7 +124,7 @@ def test_what_a_design_may_use_is_limited_and_checked(pool):
 
 
 def command(endpoint, project, *words, code=0):
-    """Run one `fpga-pool` command; return what it prints, as JSON."""
+    """Run one `fpga-pool` command; return its output, as JSON if requested."""
     line = [sys.executable, "-m", "fpga_pool.cli.client.main", "--endpoint", endpoint, "--project", project]
     done = subprocess.run([*line, *map(str, words)], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == code, done.stderr
@@ -140,14 +140,14 @@ def test_designs_on_rabbitmq_and_mariadb_by_commands_with_a_trusted_signer(deplo
     (tmp_path / "signer.pub").write_bytes(
         key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     )
-    catalogue = tmp_path / "catalogue.toml"  # of a board whose bitstreams are as large as a design may be
+    catalogue = tmp_path / "catalogue.toml"  # with bitstreams of the maximum size of a design
     text = installed_catalogue().read_text()
     catalogue.write_text(text.replace("bitstream_bytes = 1716544", f"bitstream_bytes = {MOST_DESIGN_BYTES}"))
     trust = {
         "scheduler": {
             "design_signers": tmp_path / "signer.pub",
             "signed_designs_are_approved": True,
-            "host_timeout_s": 60.0,  # where much else runs a silence of seconds is no loss
+            "host_timeout_s": 60.0,  # a busy machine may be silent for seconds
         },
         "functions": {"catalogue": catalogue},
     }
@@ -158,7 +158,7 @@ def test_designs_on_rabbitmq_and_mariadb_by_commands_with_a_trusted_signer(deplo
 
     manifest, bitstream, signature = tmp_path / "design.toml", tmp_path / "design.bin", tmp_path / "design.sig"
     manifest.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in MANIFEST.items()))
-    # It crosses the bus and the database in one piece.
+    # It is sent over the bus and stored in the database in one piece.
     bitstream.write_bytes(hashlib.shake_256(b"seed").digest(MOST_DESIGN_BYTES))
     pool.manage("designs", "sign", str(manifest), str(bitstream), "--key", str(tmp_path / "signer.pem"),
                 "--output", str(signature))  # fmt: skip

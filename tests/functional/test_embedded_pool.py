@@ -1,4 +1,4 @@
-"""What a user of the embedded pool sees: commands, the client library, restarts."""
+"""The embedded pool as its users see it: commands, the client library, restarts."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from support.waiting import wait_until
 
 
 def fpga_pool(pool, *words, code=0):
-    """Run one `fpga-pool` command; return what it prints, as JSON where it was asked to."""
+    """Run one `fpga-pool` command; return its output, as JSON if requested."""
     command = [sys.executable, "-m", "fpga_pool.cli.client.main", "--endpoint", pool.endpoint, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stderr
@@ -62,7 +62,7 @@ def test_health_and_metrics_of_the_whole_pool_are_beside_the_api(pool):
 
 def test_a_signal_has_a_running_pool_write_a_report(make_pool, tmp_path):
     options = {"oslo_reports": {"log_dir": tmp_path}, "standalone": {"hosts": 1, "requesters": 0}}
-    pool = make_pool(options, forked=False)  # as an operator starts it, to its end
+    pool = make_pool(options, forked=False)  # not forked, as an operator starts it
     pool.process.send_signal(signal.SIGUSR2)
 
     def written():
@@ -93,7 +93,7 @@ def test_slots_are_drained_and_resumed_by_name(pool):
     def state():
         return next(slot.state for slot in client.slots() if slot.name == name)
 
-    # What others have left there may have to end first.
+    # Jobs of other tests may have to end there first.
     wait_until(lambda: state() is SlotState.DRAINED, lambda: f"the slot is drained: {state()}")
     fpga_pool(pool, "slot", "resume", name)
     wait_until(lambda: state() in (SlotState.EMPTY, SlotState.READY), lambda: f"the slot is free: {state()}")
@@ -143,7 +143,7 @@ def test_a_batch_without_slots_to_run_on_is_cancelled(make_pool, tmp_path):
 
 
 def test_a_restarted_pool_remembers(make_pool, files):
-    """1. a batch runs, a slot is drained; 2. the pool ends and starts again; 3. both are as they were."""
+    """1. A batch runs, and a slot is drained. 2. The pool restarts. 3. Batch and slot are unchanged."""
     pool = make_pool()
     client = pool.client()
     batch = client.run("sha256", files, requester="node-1").batch

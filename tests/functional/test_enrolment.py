@@ -1,4 +1,4 @@
-"""kill -9 of the agent and of the scheduler while a host is enrolled: in the end it is in the pool, by one key."""
+"""SIGKILL of agent and scheduler while a host is enrolled: in the end it is in the pool, with one key."""
 
 import contextlib
 
@@ -15,7 +15,7 @@ SCHEDULER, HOST, API = "scheduler-1", "node-1", "api"
 
 
 class Enrolling:
-    """A pool whose host was not enrolled yet; its operator has given the host a code."""
+    """A pool with a host that is not enrolled yet, and has a code of the operator."""
 
     def __init__(self, pool, database_url):
         self.pool = pool
@@ -27,18 +27,18 @@ class Enrolling:
 
     @property
     def key_file(self):
-        """Private key of the agent."""
+        """The file of the agent's private key."""
         return self.pool.directory / HOST / "agent.pem"
 
     def enrolled(self):
-        """Return the key that the pool believes to be the host's; "" = none."""
+        """Return the key that the pool has stored for the host; "" = none."""
         return next((one.key for one in self._store.enrolments() if one.host == HOST), "")
 
     def own_key(self):
         return key_text(load_or_create_signing_key(self.key_file).public_key())
 
     def check(self, tmp_path):
-        """The host is enrolled with the key that it has, lives, and computes."""
+        """Assert that the host is enrolled with its own key, alive, and runs jobs."""
         self.pool.wait_for_hosts([HOST])
         assert self.enrolled() == self.own_key()
         settings = RunSettings(fast_poll_s=0.05, timeout_s=180.0)
@@ -58,7 +58,7 @@ def enrolling(rabbitmq, mariadb_url, tmp_path):
 
 
 def test_an_agent_that_is_killed_when_it_has_made_its_key_is_enrolled_with_it_later(enrolling, tmp_path):
-    # No scheduler yet: it cannot get further than that.
+    # Without a scheduler, the agent cannot proceed further.
     enrolling.pool.restart(HOST)
     wait_until(enrolling.key_file.exists, "the agent has a key")
     enrolling.pool.kill(HOST)
@@ -98,7 +98,7 @@ def test_a_scheduler_that_is_killed_again_and_again_enrolls_the_host_in_the_end(
     log = enrolling.pool.log_file(SCHEDULER)
     for kills in range(3):
         enrolling.pool.restart(SCHEDULER)
-        # It listens, and calls of the agent may be under way.
+        # It listens, and calls of the agent may be in progress.
         wait_until(lambda kills=kills: log.read_text().count("is owned by") > kills, "the scheduler has begun")
         enrolling.pool.kill(SCHEDULER)
     enrolling.pool.restart(SCHEDULER)

@@ -1,4 +1,4 @@
-"""Many jobs through a pool where slots, clients and the whole process fail."""
+"""Many jobs in a pool whose slots, clients and process fail."""
 
 import random
 import socket
@@ -13,11 +13,11 @@ from fpga_pool.transfer.lane_client import LaneConnection
 from support.waiting import wait_until
 
 JOBS, BATCHES, SEED = 500, 5, 7
-#: Streams that are cut, at most: on a slow machine they take long, and none would end if this had no end.
+#: Maximum number of streams that are cut.  Without it, none would end on a slow machine, where streams take long.
 MOST_CUT = 200
 
 FAULTS = {
-    # Each card that disappears takes an attempt from all jobs in its queues: none is to lose all of them by bad luck.
+    # A card that disappears costs each job in its queues an attempt; no job should lose all attempts by chance.
     "scheduler": {"max_attempts": 30},
     "standalone": {"hosts": 4, "egress_mbps": 400, "ingress_mbps": 800},
     "agent": {"hang_grace_s": 1.0},
@@ -33,7 +33,7 @@ FAULTS = {
 
 
 class Saboteur:
-    """Cuts streams of this process's clients, at random, while it is at work."""
+    """Cuts random streams of this process's clients during the context."""
 
     def __init__(self, monkeypatch, seed: int) -> None:
         self._rng = random.Random(seed)
@@ -61,7 +61,7 @@ class Saboteur:
                     victim.shutdown(socket.SHUT_RDWR)
                     self.cut += 1
                 except OSError:
-                    pass  # it has ended by itself meanwhile
+                    pass  # it has already ended
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -93,7 +93,7 @@ def test_500_jobs_survive_faults_of_slots_clients_and_a_kill_of_the_whole_pool(
 
 
 def wait_for_progress(pool, share: float) -> None:
-    """Wait until about this share of all jobs is complete, so that the kill comes in the middle."""
+    """Wait until about this share of all jobs is complete, so that the kill happens in the middle."""
     client = pool.client()
     wait_until(
         lambda: sum(batch.jobs_completed for batch in client.batches()) >= share * JOBS, "the batches get on", 240

@@ -1,7 +1,7 @@
 """Gangs on an embedded pool whose processes are simulated, with run times of seconds: queued, moved, killed, lost.
 
-CPU time tells whether work was done once: a simulated process uses its share of a processor for as long as it has work,
-whatever its rate, and what is done twice is counted twice.
+CPU time shows whether work was done once: a simulated process uses its share of a processor as long as it has work,
+whatever its rate, so repeated work is counted twice.
 """
 
 import json
@@ -23,7 +23,7 @@ PATIENCE_S = 240.0
 def options(hosts, processors, migration_s=0.5):
     return {
         "standalone": {"hosts": hosts, "requesters": 0, "gang_processors": processors},
-        # Nothing here is about hosts that are lost: where much else runs, a silence of seconds is none.
+        # Lost hosts are not tested here: a busy machine may be silent for seconds.
         "scheduler": {"gang_migration_s": migration_s, "host_timeout_s": 60.0},
         "runner_simulated": {"migration_s": migration_s},
     }
@@ -62,7 +62,7 @@ def finished(pool, uuid):
 
 
 def states(detail):
-    """The states that a gang went through."""
+    """Return the states that a gang went through."""
     return [entry.after for entry in detail.gang.history if entry.before not in ("", entry.after)]
 
 
@@ -71,7 +71,7 @@ def guests(pool):
 
 
 def no_guest_is_left(pool):
-    """An agent reports the end of a process before it removes its guest."""
+    """Wait until no guest is left, as an agent reports the end of a process before it removes the guest."""
     until(lambda: guests(pool) == [])
 
 
@@ -84,7 +84,7 @@ def all_run(detail):
 
 
 def test_small_gangs_run_behind_a_wide_one_and_come_to_the_foreground_when_it_ends(make_pool):
-    """1. A wide gang has all processors; 2. small ones start behind it; 3. they swap when it ends; 4. all end once."""
+    """1. A wide gang has all processors. 2. Small ones start behind it. 3. They swap when it ends. 4. All end once."""
     pool = make_pool(options(hosts=2, processors=2))
     client = pool.client()
     wide = fpga_pool(pool, "gang", "create", "--processes", 4, "--runtime", "5m", "--cpu-usage", 0.5)["uuid"]
@@ -109,7 +109,7 @@ def test_small_gangs_run_behind_a_wide_one_and_come_to_the_foreground_when_it_en
 
 
 def moving(pool):
-    """Have a gang move: it runs behind one that goes on, and the foreground of another processor becomes idle."""
+    """Let a gang move: it runs behind one that continues, and the foreground of another processor becomes idle."""
     client = pool.client()
     goes_on = client.create_gang(1, 600.0, 0.3).uuid
     until_state(pool, goes_on, GangState.FOREGROUND)
@@ -150,7 +150,7 @@ def test_a_pool_that_is_killed_in_the_middle_of_a_migration_goes_on_with_it(make
 
 @pytest.mark.long
 def test_processes_outlive_agents_that_are_killed_and_end_once(make_pool):
-    """1. One gang in each tier; 2. everything is killed and starts again; 3. both end, without a second attempt."""
+    """1. A gang runs in each tier. 2. All services are killed and restarted. 3. Both end, without a second attempt."""
     pool = make_pool(options(hosts=2, processors=1))
     client = pool.client()
     front = client.create_gang(2, 60.0, 0.5, work_s=20.0).uuid
@@ -168,7 +168,7 @@ def test_processes_outlive_agents_that_are_killed_and_end_once(make_pool):
 
 @pytest.mark.long
 def test_a_queue_of_gangs_ends_as_it_should_however_often_the_pool_is_killed(make_pool):
-    """Nothing fails but the pool: so every gang has as many attempts as starts and moves, and works once."""
+    """Only the pool fails, so each gang has as many attempts as starts and moves, and its work is done once."""
     rng = random.Random(7)
     pool = make_pool(options(hosts=2, processors=2, migration_s=2.0))
     uuids = [
@@ -187,7 +187,7 @@ def test_a_queue_of_gangs_ends_as_it_should_however_often_the_pool_is_killed(mak
 
 
 def findings(pool):
-    """What contradicts the rules of an idle pool."""
+    """Return violations of the rules for an idle pool."""
     store = Store(f"sqlite:///{pool.state_dir / 'pool.sqlite'}")
     try:
         return audit(store, idle=True)

@@ -1,7 +1,7 @@
-"""Connections of others to the data ports shut no tenant out, and leave no memory occupied.
+"""Hostile connections to the data ports neither exclude tenants nor leave memory occupied.
 
-Pool and tenant have one processor, the others another one.  The limit is far above what is measured
-(`tests/benchmarks/test_hostile.py`): it is for a tenant that has to wait for the others.
+Pool and tenant run on one processor, the hostile clients on another.  The limit is far above measured values
+(`tests/benchmarks/test_hostile.py`); it detects a tenant that has to wait for hostile clients.
 """
 
 import statistics
@@ -23,7 +23,7 @@ from support.servers.process import resident_bytes
 from support.streams import Canary
 
 ROUNDS = 3
-#: A batch during which this machine stood still for so long is measured again, at most so many times.
+#: A batch during which this machine stalled for this many seconds is repeated, at most this many times.
 STALLED_S, TRIES = 0.5, 5
 LONGEST, MOST = 5.0, 1.25
 

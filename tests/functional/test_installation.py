@@ -1,4 +1,4 @@
-"""The installation of a pool on several hosts, as its pages show it, in copies of /etc and /var/lib."""
+"""The documented installation of a pool on several hosts, in copies of /etc and /var/lib."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from support.servers import MariaDB
 
 THIS_TEST = "functional/test_installation.py"
 ROWS = table()
-#: What is written below /etc and /var/lib is forgotten with the shell.
+#: Changes below /etc and /var/lib vanish when the shell ends.
 MACHINE = """
 set -e
 mount -t tmpfs -o mode=755 tmpfs scratch
@@ -23,7 +23,7 @@ mkdir -p /etc/sysusers.d /etc/tmpfiles.d /etc/fpga_pool
 cp fpga_pool.conf /etc/fpga_pool/
 exec bash "$@"
 """
-#: No systemd runs here: units are enabled and not started.  A package that pip would have to fetch is a failure.
+#: Without systemd, units are enabled but not started.  A package that pip would have to download is an error.
 OFFLINE = {"SYSTEMD_OFFLINE": "1", "PIP_NO_INDEX": "1"}
 
 pytestmark = pytest.mark.skipif(
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def mariadb(run_server, servers_directory):
-    """A server whose account is that of the page, which gives it another password."""
+    """A server that has the account of the page, except for its password."""
     directory = servers_directory / "installation"
     directory.mkdir(mode=0o711)
     yield from run_server(MariaDB(directory))
@@ -42,7 +42,7 @@ def mariadb(run_server, servers_directory):
 
 @pytest.fixture
 def programs(mariadb, tmp_path):
-    """A directory of the program by which an operator commands the server."""
+    """A directory with the client program of the operator, which connects to this server."""
     directory = tmp_path / "programs"
     directory.mkdir()
     login = f"--no-defaults --protocol=tcp --host=127.0.0.1 --port={mariadb.port} --user=fpga_pool"
@@ -57,7 +57,7 @@ def shown(name):
 
 
 def here(text):
-    """Return commands that neither start units nor build the clone again, which is installed already."""
+    """Adapt commands: do not start units, and do not build the package, which is already installed."""
     return text.replace("enable --now", "enable").replace("pip install '.[", "pip install 'fpga_pool[")
 
 

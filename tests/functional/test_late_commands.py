@@ -1,4 +1,4 @@
-"""An owner that stalls while its commands are on their way: they arrive when another has taken over."""
+"""An owner that stalls while its commands are in transit: they arrive when another scheduler has taken over."""
 
 import time
 
@@ -10,9 +10,9 @@ from fpga_pool.store import Store
 from support.waiting import wait_until
 
 OPTIONS = {
-    # Agents are not heard while they ask a scheduler that stalls: nothing here is about hosts that are lost.
+    # Agents send no heartbeats while they wait for a stalled scheduler, and lost hosts are not tested here.
     "scheduler": {"shard_timeout_s": 8.0, "host_timeout_s": 60.0},
-    # RabbitMQ shall not give up a process whose messages are held up.
+    # RabbitMQ must not disconnect a process whose messages are held up.
     "oslo_messaging_rabbit": {"heartbeat_timeout_threshold": 300},
 }
 SCHEDULERS = ("scheduler-1", "scheduler-2")
@@ -34,7 +34,7 @@ def owner(store):
 
 
 def work_as_stored(store):
-    """All jobs and slots, with the generation of each: what is changed in any way is another."""
+    """Return all jobs and slots; each has a generation, so that every change is visible."""
     with store.reading() as tx:
         return [tx.batch_jobs(batch.uuid) for batch in tx.batches()], tx.slots()
 
@@ -59,7 +59,7 @@ def test_what_a_stalled_owner_has_sent_is_refused_by_agents_and_what_it_writes_b
     stalled_s = time.monotonic()
     assert owner(store) == (first, epoch)
 
-    # 2. Another takes over, and sends the same commands in its own name.
+    # 2. The other scheduler takes over, and sends its own commands for the same jobs.
     wait_until(lambda: owner(store) == (second, epoch + 1), "another takes over")
     print(f"{second} took over {time.monotonic() - stalled_s:.1f} s after {first} had stalled")
     work.wait(300)
@@ -67,19 +67,19 @@ def test_what_a_stalled_owner_has_sent_is_refused_by_agents_and_what_it_writes_b
     wait_until(lambda: audit(store, idle=True) == [], "the pool is at rest")
     before = work_as_stored(store)
 
-    # 3. The late commands arrive: every agent that they are for refuses them, and its operator sees it.
+    # 3. The late commands arrive: the addressed agents refuse them, and the operator sees it.
     lines[first].release()
     client = pool.client()
 
     def refused():
-        """Whether each agent has refused what it was sent, by its log and by what its operator sees."""
+        """Return by host whether commands were refused, according to the agent's log, and to what the operator sees."""
         over = f"accepts commands of epoch {epoch + 1} of shard default: epoch {epoch} is over"
         return {h.name: (over in pool.log_file(h.name).read_text(), h.refused_commands > 0) for h in client.hosts()}
 
     wait_until(lambda: (True, True) in refused().values(), "commands are refused, and counted")
     wait_until(lambda: {(True, False), (False, True)}.isdisjoint(refused().values()), "log and count agree")
 
-    # 4. The former owner goes on, and learns from the database that it is none any more.
+    # 4. The former owner continues, and learns from the database that it has lost the shard.
     pool.cont(first)
     lost = f"shard default is lost: shard default: {first} does not own it in epoch {epoch}"
     wait_until(lambda: lost in pool.log_file(first).read_text(), "the former owner hears of it")

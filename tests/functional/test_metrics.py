@@ -1,4 +1,4 @@
-"""What Prometheus reads of an embedded pool is what the REST API says."""
+"""The metrics of an embedded pool in Prometheus agree with the REST API."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from support.servers.server import free_port
 from support.waiting import wait_until
 
 ETC = Path(__file__).parents[2] / "etc" / "fpga_pool"
-#: Queries of the dashboard by panel; where a panel has several, any of them.
+#: Queries of the Grafana dashboard by panel; several queries of a panel are combined by `or`.
 QUERIES = {
     panel["title"]: " or ".join(f"({target['expr']})" for target in panel["targets"])
     for panel in json.loads((ETC / "grafana-dashboard.json").read_text())["panels"]
@@ -40,13 +40,13 @@ def pool(make_pool, url):
 
 
 def test_metrics_agree_with_the_rest_api(pool, url, tmp_path):
-    """A batch of 12 jobs ends and a slot is drained; Prometheus itself evaluates the dashboard on it."""
+    """A batch of 12 jobs ends and a slot is drained; Prometheus itself evaluates the queries of the dashboard."""
     client = pool.client("project-a")
     jobs = [JobSpec(function, b"some words " * 50, "node-1") for function in ("sha256", "wordcount") for _ in range(6)]
     batch = client.run_jobs(jobs, output_dir=tmp_path).batch
     slots = client.slots()
     drained = client.drain(slots[0].uuid)
-    # What a client sees is counted a moment later.
+    # Jobs are counted a moment after a client sees their end.
     counters = "fpga_pool_jobs_ended_total", "fpga_pool_job_wait_seconds_count", "fpga_pool_batch_makespan_ratio_count"
     wait_until(
         lambda: [Scrape(url).total(counter) for counter in counters] == [len(jobs), len(jobs), 1],
@@ -82,7 +82,7 @@ def test_metrics_agree_with_the_rest_api(pool, url, tmp_path):
 
     measured = "fpga_pool_agent_host_memory_bytes"
     wait_until(lambda: Scrape(url).total(measured), "the host has been measured", timeout_s=180)
-    # No job is there any more, and nothing of the others has happened.
+    # No jobs are left, and the other events have not occurred.
     silent = {
         "Jobs by state",
         "Queue by project",
@@ -94,7 +94,7 @@ def test_metrics_agree_with_the_rest_api(pool, url, tmp_path):
         "Tasks and gangs",
     } | (set() if Path("/proc/pressure/cpu").exists() else {"Greatest pressure"})
     with prometheus(tmp_path / "prometheus", url) as answers:
-        # After a scrape that took too long Prometheus answers nothing until the next one.
+        # After a scrape that timed out, Prometheus returns nothing until the next one.
         wait_until(
             lambda: {title for title, query in QUERIES.items() if not answers(query)} == silent,
             f"all panels show something but {sorted(silent)}",
@@ -103,7 +103,7 @@ def test_metrics_agree_with_the_rest_api(pool, url, tmp_path):
 
 @contextlib.contextmanager
 def prometheus(directory, url):
-    """Run Prometheus on the pool; yields what evaluates a query, once there are enough scrapes for rates."""
+    """Run Prometheus on the pool; yield a function that evaluates queries, once there are enough scrapes for rates."""
     directory.mkdir()
     port = free_port()
     target = urlsplit(url).netloc
@@ -126,7 +126,7 @@ def prometheus(directory, url):
     def scraped_often():
         try:
             (count,) = evaluated('sum_over_time(up{job="fpga-pool-standalone"}[1m])')
-        except (requests.ConnectionError, AssertionError, ValueError):  # it starts
+        except (requests.ConnectionError, AssertionError, ValueError):  # it is still starting
             return False
         return float(count["value"][1]) >= 4
 

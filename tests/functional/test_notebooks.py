@@ -1,4 +1,4 @@
-"""The tutorial notebooks run from the first cell to the last, and print what they are stored with."""
+"""The tutorial notebooks run from the first cell to the last, and print the stored output."""
 
 from copy import deepcopy
 
@@ -12,7 +12,7 @@ NOTEBOOKS = sorted(TUTORIALS.glob("*.ipynb"))
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(path, tmp_path):
-    """Of one that the pages are built with nothing is stored; of the others what varies is compared by its form."""
+    """Notebooks that run when pages are built store no output; in others, varying output is compared by its form."""
     stored = read(path)
     now = deepcopy(stored)
     run(now, tmp_path)

@@ -1,4 +1,4 @@
-"""Versioned notifications of a pool of processes on a real RabbitMQ, by a way of their own that is parted meanwhile."""
+"""Versioned notifications of a pool of processes on a real RabbitMQ, by a separate connection that is cut meanwhile."""
 
 import contextlib
 
@@ -64,13 +64,13 @@ def test_what_happens_is_told_and_work_goes_on_while_nobody_takes_it(
     wait_until(lambda: told.of("host.returned"), "what was held up")
 
     def ended():
-        """What was on its way when the connection ended may come twice."""
+        """Return the ended batches without repetitions, as messages in transit during the cut may arrive twice."""
         return [*dict.fromkeys(one["batch"]["uuid"] for one in told.of("batch.ended"))]
 
     wait_until(lambda: len(ended()) >= 4, "what was held up")
     assert ended() == [first.uuid, *silent]
 
-    # Warnings are in a queue of their own, and may come later.
+    # Warnings are in a separate queue, and may arrive later.
     def lost():
         return {one["host"]["name"]: one["host"]["alive"] for one in told.of("host.lost", "warn")}
 

@@ -1,4 +1,4 @@
-"""The plug-in within Nova, in processes of their own: Nova keeps its configuration in what all of a process shares."""
+"""The plug-in within Nova, in separate processes, as Nova keeps its configuration in global variables."""
 
 import importlib.util
 import os
@@ -12,10 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests" / "nova"
 
-#: Files whose tests depend on Nova's threading backend; the choice of a host starts no threads.
+#: Files whose tests depend on Nova's threading backend; the selection of a host starts no threads.
 OF_EVENTLET = ("test_answers", "test_boots", "test_concurrent")
 
-#: Files that are also run where not everything is.
+#: Files that also run without `--long`.
 SHORT = ("test_boots", "test_handlers", "test_learned")
 
 #: Nova's own tests that a filter or a weigher could break.
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def run(tmp_path):
-    """Run pytest in a process of its own; what fails or skips there fails or skips the test here."""
+    """Run pytest in a separate process; tests that fail or skip there fail or skip the test here."""
 
     def run(*arguments, timeout_s, **environment):
         results = tmp_path / "results.xml"

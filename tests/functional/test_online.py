@@ -1,4 +1,4 @@
-"""A pool that runs an online policy on a changing mix: it swaps accelerators as its simulator does."""
+"""A pool with an online policy and a changing workload: it swaps accelerators as its simulator predicts."""
 
 import time
 
@@ -18,7 +18,7 @@ def catalogue(tmp_path):
 
 
 def simulated(catalogue, jobs, *, preloads):
-    """Return what the simulator makes of the same arrivals: reconfigurations, and what the last of each slot loaded."""
+    """Simulate the same arrivals; return the number of reconfigurations, and the last function of each slot."""
     loaded = load_catalogue(catalogue)
     pool = uniform_pool(loaded, loaded.board("small"), 1, 1)
     jobs = sorted(jobs, key=lambda job: job.created_at)
@@ -49,7 +49,7 @@ def test_a_changing_mix_swaps_accelerators_as_the_simulator_predicts(
     pool = make_pool(options(catalogue, load_ahead=ahead))
     client = pool.client()
     users = Users(client, tmp_path / "out")
-    # First there is work of little benefit for all slots, then more of much benefit than they can do.
+    # First there are jobs of little benefit for all slots, then more jobs of great benefit than the slots can run.
     for function, jobs in (("wordcount", 8), ("sha256", 14)):
         for _ in range(jobs):
             users.submit(function)
@@ -65,9 +65,9 @@ def test_a_changing_mix_swaps_accelerators_as_the_simulator_predicts(
     on_cpu = sum(is_cpu(job.slot) for job in jobs)
     print(f"{loads} loads, simulated {predicted}; {len(jobs)} jobs in {took_s:.1f} s, {on_cpu} ended on a CPU")
     assert sorted(slot.function for slot in slots) == held == ["sha256", "sha256"]
-    # Each load but the first is for a job that no slot would take in time, so a slot is loaded again after a load and a
-    # job at least.
+    # Each load but a slot's first is for a job that no slot could take in time, so a slot is loaded again no sooner
+    # than after a load and a job.
     assert loads <= SLOTS * (1 + took_s / (LOAD_S + SLOT_S))
-    # One at least had another function before; the first work, where it comes slowly, needs no more than one.
+    # At least one slot had another function before.  The first jobs need only one slot if they arrive slowly.
     assert loads > SLOTS
     assert abs(loads - predicted) <= SLOTS

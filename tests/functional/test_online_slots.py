@@ -1,4 +1,4 @@
-"""Slots of a pool that runs an online policy load, hold and change hands, and nothing is lost or done twice."""
+"""Slots of a pool with an online policy load, hold and exchange functions, and no job is lost or done twice."""
 
 import time
 
@@ -8,7 +8,7 @@ from fpga_pool.model.objects.pool import JobState, SlotState, is_cpu
 from support.online import BYTES, CPU_S, POLICY, SLOT_S, SLOTS, Users, options, slots_of, write_catalogue
 from support.waiting import wait_until
 
-#: How long a slot keeps its function, where a policy holds it.
+#: How long a slot keeps its function if a policy holds it, in seconds.
 HOLD_S = 10.0
 
 
@@ -24,7 +24,7 @@ def test_where_all_work_is_online_slots_load_before_the_first_job_once_and_it_st
     client = pool.client()
     wait_until(lambda: {slot.state for slot in slots_of(client)} == {SlotState.READY}, "all slots are loaded")
     functions = {slot.function for slot in slots_of(client)}
-    # Nobody has asked for anything: what is most useful is there.
+    # Without any requests, the most useful function is loaded.
     assert "sha256" in functions
     users = Users(client, tmp_path / "out")
     users.submit("sha256")
@@ -56,7 +56,7 @@ def test_an_idle_slot_that_holds_another_function_is_loaded_again_after_the_hold
     (job,) = (job for job in end_and_audit_embedded(pool) if job.function == "sha256")
     held_until = held[job.slot].loaded_at + HOLD_S
     assert job.created_at < held_until
-    assert job.dispatched_at >= held_until - 1e-3  # shown in microseconds
+    assert job.dispatched_at >= held_until - 1e-3  # times are rounded to microseconds
 
 
 def jobs_of(client, states=()):
@@ -68,7 +68,7 @@ def all_slots_compute(client):
 
 
 def events_so_far(client):
-    """Return what has befallen jobs."""
+    """Return the events of all jobs so far."""
     return {entry.event for job in jobs_of(client) for entry in client.events("jobs", job.uuid)}
 
 
@@ -79,7 +79,7 @@ def test_a_running_job_gives_its_slot_to_one_of_more_benefit_goes_on_elsewhere_a
     pool = make_pool(options(catalogue))
     client = pool.client()
     users = Users(client, tmp_path / "out")
-    # Both slots compute for 12 s, which a CPU takes 36 s for; a part is done when jobs of ten times the benefit arrive.
+    # Both slots compute for 12 s, which takes 36 s on a CPU; a part is done when jobs of ten times the benefit arrive.
     users.submit("wordcount", SLOTS, size=30 * BYTES)
     wait_until(lambda: all_slots_compute(client), "all slots compute")
     time.sleep(2.0)
@@ -90,7 +90,7 @@ def test_a_running_job_gives_its_slot_to_one_of_more_benefit_goes_on_elsewhere_a
     assert len(jobs) == 3 * SLOTS
     evictions = dict.fromkeys((job.uuid for job in jobs if job.function == "wordcount"), 0)
     for job in jobs:
-        # However often it left a place, it ended once.  (Of a long history the beginning is not kept.)
+        # A job ended once, however often it was evicted. (The beginning of a long history is not kept.)
         history = [(entry.event, entry.before) for entry in job.history]
         events = [event for event, _ in history]
         left = history.count(("JobEvicted", JobState.RUNNING))
@@ -99,7 +99,7 @@ def test_a_running_job_gives_its_slot_to_one_of_more_benefit_goes_on_elsewhere_a
         assert job.attempt > left
         if job.uuid in evictions:
             evictions[job.uuid] = left
-            # What it had done counted: at its last place it computed for less than it would have from the beginning.
+            # Its progress was kept: at its last place it computed for less time than the whole job takes.
             whole_s = 30 * (CPU_S["wordcount"] if is_cpu(job.slot) else SLOT_S)
             assert left == 0 or job.compute_s < whole_s
     assert any(evictions.values())
@@ -112,7 +112,7 @@ def test_an_agent_that_is_killed_amid_evictions_loses_nothing_and_doubles_nothin
     pool = deployment(rabbitmq.url, mariadb_url, agents=1, options=options(catalogue))
     client = pool.client()
     users = Users(client, tmp_path / "out")
-    # Each takes 6 s on a slot, where others come that gain more.
+    # Each takes 6 s on a slot, unless jobs of more benefit arrive.
     users.submit("bytecount", 6, size=15 * BYTES)
     wait_until(lambda: all_slots_compute(client), "all slots compute")
     users.submit("sha256", 6)

@@ -1,4 +1,4 @@
-"""Two hosts on one machine: a guest migrates live between their libvirtds, and nothing is left of them."""
+"""Two hosts on one machine: a guest migrates live between their libvirtds, and nothing remains of the hosts."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ DOMAIN = """
   </devices>
 </domain>
 """
-#: The same in a tier.
+#: A guest in a tier.
 TIERED = """
 <domain type='qemu'>
   <name>{name}</name><uuid>{name}</uuid><metadata>{metadata}</metadata><memory unit='MiB'>32</memory><vcpu>1</vcpu>
@@ -31,7 +31,7 @@ TIERED = """
   <devices><controller type='usb' model='none'/><memballoon model='none'/></devices>
 </domain>
 """
-#: Where the processor begins, it waits for ever: `cli`, `hlt`, `jmp` back.
+#: Code at the reset vector of the processor, which waits forever: `cli`, `hlt`, `jmp` back.
 FIRMWARE = bytes(0xFFF0) + b"\xfa\xf4\xeb\xfd" + bytes(12)
 
 
@@ -56,13 +56,13 @@ def machines(servers_directory):
 
 @pytest.fixture
 def hosts(machines):
-    """The two hosts, this machine is the first; they run."""
+    """The two hosts, which run; the first is this machine."""
     return [host.start() for host in machines]
 
 
 @pytest.fixture
 def device(hosts):
-    """A network device that both have under the same name, as hosts do that have the same networks."""
+    """A network device with the same name on both hosts, as on hosts with the same networks."""
     name, own = f"tap{uuid.uuid4().hex[:8]}", hosts[1].own_host
     for where in ([], ["-netns", own.label]):
         output("ip", *where, "tuntap", "add", name, "mode", "tap")
@@ -79,7 +79,7 @@ def firmware(tmp_path):
 
 @pytest.fixture
 def guest(device, firmware, tmp_path):
-    """The name of a guest, and its description; libvirt leaves empty control groups of others behind."""
+    """A unique name and a description of a guest; libvirt leaves empty control groups of others behind."""
     name, description = f"moves-{uuid.uuid4()}", tmp_path / "domain.xml"
     description.write_text(DOMAIN.format(name=name, device=device, firmware=firmware))
     return name, str(description)
@@ -103,7 +103,7 @@ def test_a_guest_migrates_live_between_two_hosts_of_one_machine_and_back(hosts, 
 
 @pytest.fixture
 def agents(hosts, tmp_path):
-    """What keeps guests of both hosts in their tiers: on one pCPU of the first, on two of the second."""
+    """The services that keep guests of both hosts in their tiers: on one pCPU of the first, on two of the second."""
     driver = pytest.importorskip("fpga_pool.drivers.tiers.libvirt", reason="libvirt-python is not installed")
     if os.cpu_count() < 2 or not Libvirt.control_groups():
         pytest.skip("needs two processors, and control groups that it may write")
@@ -150,13 +150,13 @@ def test_a_host_that_starts_again_finds_its_guests_and_one_that_stops_leaves_not
     own = second.own_host
     virsh(second, "create", description)
     groups = [path.relative_to(CGROUPS).parts for path in CGROUPS.rglob(f"*-{name}.*")]
-    assert all(own.label in group[:2] for group in groups)  # or those of guests of two hosts would be the same
+    assert all(own.label in group[:2] for group in groups)  # guests of two hosts would share groups otherwise
     assert bool(groups) == bool(Libvirt.control_groups())
     second.restart()
     assert virsh(second, "domstate", name).strip() == "running"
     second.stop()
     assert own.label not in output("ip", "netns", "list")
     wait_until(lambda: own.label not in output("ip", "link", "show"), "its cable is gone")
-    left = (own.label, f"*/{own.label}")  # by version
+    left = (own.label, f"*/{own.label}")  # by version of control groups
     wait_until(lambda: not [*CGROUPS.glob(left[0]), *CGROUPS.glob(left[1])], "its control groups are gone")
     assert not own.control_groups.exists()

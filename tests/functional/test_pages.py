@@ -1,4 +1,4 @@
-"""The commands of the documentation, read from its pages and run in a shell, print what the pages show."""
+"""The commands of the documentation, read from its pages and run in a shell, print the documented output."""
 
 import re
 import shutil
@@ -14,9 +14,9 @@ SHOWN = {
     name: [one for one in shown if (row := row_of(name, one, ROWS)) and row.test == PAGES_TEST]
     for name, shown in pages().items()
 }
-#: Pages that are also run where not everything is.
+#: Pages that are also tested without `--long`.
 SHORT = ("README", "user/quick-start")
-#: Files that pages on work are about.
+#: Input files that the pages use.
 INPUTS = {"a.bin": 3_000_000, "b.bin": 6_000_000, "c.bin": 1_000_000}
 
 

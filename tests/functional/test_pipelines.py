@@ -1,4 +1,4 @@
-"""Pipelines of the real processes: results move between agents, and no kill loses or changes one."""
+"""Pipelines with real processes: results move between agents, and no kill loses or changes one."""
 
 import hashlib
 import random
@@ -16,9 +16,9 @@ from fpga_pool.store import Store
 from support.waiting import wait_until
 
 KEY, COUNTER = bytes(range(32)), bytes(16)
-#: A client that is not put off by a pool that does not answer for a while.
+#: Settings of a client that tolerates a pool that does not respond for a while.
 PATIENT = RunSettings(patience_s=120.0, timeout_s=240.0)
-#: Computations take a quarter of a second, so that kills meet each stage.
+#: A computation takes a quarter of a second, so that kills hit each stage.
 SLOW = {"driver_simulated": {"board": "demo"}}
 
 
@@ -31,7 +31,7 @@ def digest(data):
 
 
 def three_stages(data, requester):
-    """Two encryptions, a digest of both together, a digest of that; and its result.  Inputs fill no journal."""
+    """Return two encryptions, a digest of both, a digest of that; and the final result.  Inputs fill no journal."""
     return [
         Subtask("left", "aes", data, requester, KEY + COUNTER),
         Subtask("right", "aes", data[::-1], requester, KEY + COUNTER),
@@ -41,7 +41,7 @@ def three_stages(data, requester):
 
 
 class Stream:
-    """Pipelines that follow each other, until they are told to end."""
+    """Consecutive pipelines, until told to end."""
 
     def __init__(self, client, requester, directory, seed):
         self._client, self._requester, self._directory = client, requester, directory
@@ -49,7 +49,7 @@ class Stream:
         self._ending = threading.Event()
         self.wrong = []
         self.ended = 0
-        #: Whether the pipeline under way has a result that is still to be read.
+        #: Set while some results of the current pipeline exist, which others have still to read.
         self.between = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -98,7 +98,7 @@ def test_results_are_copied_over_tls_where_hosts_trust_each_others_authority(mak
     cert, key = certificate
     tls = {"data_tls_cert": cert, "data_tls_key": key, "data_tls_ca": cert}
     pool = make_pool({**SLOW, "standalone": {"hosts": 2}, "agent": tls})
-    names = [f"part-{number}" for number in range(16)]  # more than one host computes at a time
+    names = [f"part-{number}" for number in range(16)]  # several hosts compute concurrently
     data = {name: random.Random(name).randbytes(300_000) for name in names}
     subtasks = [Subtask(name, "aes", data[name], "requester-1", KEY + COUNTER) for name in names]
     subtasks.append(Subtask("all", "sha256", after=names))
@@ -126,7 +126,7 @@ def test_results_are_right_through_a_kill_of_every_process_in_turn(deployment, r
     streams = [Stream(pool.client(), f"node-{number}", tmp_path / str(number), number) for number in (1, 2)]
     for name in pool.names:
         assert all(stream.between.wait(180) for stream in streams)
-        pool.restart(name)  # ends it as kill -9 does
+        pool.restart(name)  # kills it first, with SIGKILL
         pool.wait_for_hosts(pool.hosts)
         before = [stream.ended for stream in streams]
         until_s = time.monotonic() + PATIENT.timeout_s

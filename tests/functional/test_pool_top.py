@@ -1,4 +1,4 @@
-"""`fpga-pool pool top` in a terminal, before a real pool."""
+"""`fpga-pool pool top` in a terminal, with a real pool."""
 
 import contextlib
 import fcntl
@@ -43,14 +43,14 @@ class Terminal:
                     self._shown += data.decode(errors="replace")
 
     def until(self, *words, without=""):
-        """Wait until a screen that is drawn from now on has all these words, and not another."""
+        """Wait until a screen drawn from now on has all these words, and not `without`; return it."""
         with self._lock:
             self._shown = ""
         end_s = time.monotonic() + PATIENCE_S
         while True:
             with self._lock:
                 screens = re.sub(r"\x1b\[[0-9;?]*[A-GJKSTfm]", "", self._shown).split("\x1b[H")
-            # The last one may not be whole yet.
+            # The last one may be incomplete.
             for screen in screens[1:-1]:
                 if all(word in screen for word in words) and not (without and without in screen):
                     return screen
@@ -79,7 +79,7 @@ def top(make_pool):
 
 
 def test_a_pool_is_followed_through_a_silence_until_ctrl_c(top):
-    """1. Work appears; 2. the pool is stalled, which is told; 3. it goes on, and so does what is shown; 4. Ctrl-C."""
+    """1. Work appears. 2. The pool is stalled, and the screen says so. 3. Pool and screen continue. 4. Ctrl-C."""
     pool, terminal = top
     screen = terminal.until("3 alive", "slots", "node-2")
     assert max(map(len, screen.splitlines())) <= COLUMNS

@@ -31,7 +31,7 @@ def digest(content: bytes) -> str:
 
 
 def expected(job: JobSpec, directory: Path) -> str:
-    """Digest of what the function gives when it is run here."""
+    """Return the digest of the function's result, computed here."""
     function_model(job.function)(job.source, directory / "expected")
     return digest((directory / "expected").read_bytes())
 
@@ -42,7 +42,7 @@ def test_a_mixed_batch_is_computed_and_a_graceful_end_leaves_nothing_behind(
     ports = {name: free_port() for name in ("scheduler-1", "node-1", "node-2", "api")}
     kinds = dict(zip(ports, ("scheduler", "agent", "agent", "api"), strict=True))
     own = {name: {"metrics": {"enabled": True, f"{kinds[name]}_port": port}} for name, port in ports.items()}
-    # Where much else runs a silence of seconds is no loss: what is sent is counted.
+    # A busy machine may be silent for seconds; repeated transfers would change the counters.
     options = {"scheduler": {"host_timeout_s": 60.0}}
     pool = deployment(rabbitmq.url, mariadb_url, agents=2, own=own, options=options, forked=False)
     outcome = pool.client().run_jobs(work, output_dir=tmp_path / "out")
@@ -53,7 +53,7 @@ def test_a_mixed_batch_is_computed_and_a_graceful_end_leaves_nothing_behind(
         found = Scrape(f"http://127.0.0.1:{ports['scheduler-1']}/metrics")
         return found.total("fpga_pool_jobs_ended_total", state="COMPLETED")
 
-    # What a client sees is counted a moment later.
+    # Jobs are counted a moment after a client sees their end.
     wait_until(lambda: jobs_ended() == len(work), lambda: f"all jobs are counted: {jobs_ended()}")
     scraped = {name: Scrape(f"http://127.0.0.1:{port}/metrics") for name, port in ports.items()}
     assert scraped["scheduler-1"].total("fpga_pool_slots") == len(pool.client().slots())

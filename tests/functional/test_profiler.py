@@ -1,4 +1,4 @@
-"""A trace of OSProfiler through the API, RabbitMQ, a scheduler and its statements, read by OSProfiler's own command."""
+"""A trace of OSProfiler through the API, RabbitMQ, a scheduler and its SQL, read by OSProfiler's own command."""
 
 import contextlib
 import json
@@ -11,13 +11,13 @@ import pytest
 from osprofiler import profiler
 
 KEY = "a key of operators"
-#: How long the command waits for more, by default a second; so long where little is to come; how long it may run.
+#: Seconds that the command waits for more events (its default is 1), also if few are expected, and its timeout.
 IDLE_S, SHORT_IDLE_S, LIMIT_S = 10, 3, 240
 
 
 @contextlib.contextmanager
 def tracing(key):
-    """Have the requests of this thread traced; give the trace's id."""
+    """Trace the requests of this thread; yield the id of the trace."""
     try:
         yield profiler.init(key).get_base_id()
     finally:
@@ -25,7 +25,7 @@ def tracing(key):
 
 
 def show(trace, url, *words, idle_s=IDLE_S, code=0):
-    """What `osprofiler trace show` prints of a trace."""
+    """Return the output of `osprofiler trace show` for a trace."""
     program = Path(sys.executable).with_name("osprofiler")
     where = ("--connection-string", "messaging://", "--transport-url", url, "--idle-timeout", str(idle_s))
     line = [program, "trace", "show", *words, trace, *where]
@@ -35,7 +35,7 @@ def show(trace, url, *words, idle_s=IDLE_S, code=0):
 
 
 def traced_command(endpoint, *words):
-    """Have `openstack fpga` trace its requests; return the trace's id, which it prints."""
+    """Let `openstack fpga` trace its requests; return the id of the trace, which it prints."""
     program = Path(sys.executable).with_name("openstack")
     line = [program, "--os-auth-type", "none", "--os-endpoint", endpoint, "--os-profile", KEY, "fpga", *words]
     done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -44,7 +44,7 @@ def traced_command(endpoint, *words):
 
 
 def spans(node):
-    """Yield each span below another one in what the command prints as JSON, with the id of its parent."""
+    """Yield each span below another one in the command's JSON, with the id of its parent."""
     for child in node["children"]:
         yield child
         yield from spans(child)
@@ -75,7 +75,7 @@ def test_a_trace_leads_from_the_request_to_the_statements_of_the_scheduler(deplo
     of_statements = {(one["info"]["service"], one["parent_id"]) for one in statements}
     assert of_statements == {("fpga-pool-scheduler", call["trace_id"])}
     assert any("batches" in began(one)["db"]["statement"] for one in statements)
-    # Nobody's key traces nothing; and as the page for operators has it.
+    # An unknown key traces nothing.  The last command is that of the page for operators.
     assert "No events are collected" in show(refused, rabbitmq.url, "--json", idle_s=SHORT_IDLE_S, code=1)
     page = show(traced_command(pool.endpoint, "batch", "list"), rabbitmq.url, "--html", idle_s=SHORT_IDLE_S)
     assert "<html" in page

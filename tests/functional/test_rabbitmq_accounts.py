@@ -1,4 +1,4 @@
-"""Accounts with the permissions that each role needs: calls go through, and nothing of others can be read."""
+"""Accounts with the permissions that each role needs: its calls succeed, and messages for others cannot be read."""
 
 import contextlib
 import queue
@@ -33,7 +33,7 @@ ROLES = {
     "one": permissions(Role.AGENT, "one.example"),
     "two": permissions(Role.AGENT, "two.example"),
 }
-#: How often servers look whether calls reach them.
+#: Interval at which servers check whether calls reach them, in seconds.
 CALLED_EACH_S = 2.0
 
 
@@ -72,7 +72,7 @@ def accounts(rabbitmq):
 
 @pytest.fixture(scope="module")
 def pool(accounts):
-    """A scheduler and two agents that answer, each with its own account; returns transports by account, and more."""
+    """A scheduler and two agents, each with its own account; return transports by account, key and scheduler."""
     key = Ed25519PrivateKey.generate()
     transports = {name: transport(cfg.CONF, accounts.account(name)) for name in ROLES}
     scheduler = SchedulerEndpoint()
@@ -138,7 +138,7 @@ def test_servers_listen_again_where_a_peer_has_deleted_their_exchange(pool, acco
         wait_until(lambda name=name: f"no call reaches server {name}" in caplog.text, f"{name} is not reached")
     assert_listen_again()
 
-    # Worse: the peer has made another one of that name, until an operator removes it.
+    # Worse: the peer has created another exchange with that name, which an operator has to delete.
     with kombu.Connection(f"amqp{accounts.account('two').removeprefix('rabbit')}") as connection:
         connection.default_channel.exchange_delete(EXCHANGE)
         connection.default_channel.exchange_declare(EXCHANGE, "fanout", durable=True, auto_delete=False)
@@ -151,7 +151,7 @@ def test_servers_listen_again_where_a_peer_has_deleted_their_exchange(pool, acco
 
 @pytest.fixture
 def configured():
-    publisher(cfg.CONF, "s", lambda _: None)  # makes the options known
+    publisher(cfg.CONF, "s", lambda _: None)  # registers the options
     changed = {"driver": ["messagingv2"], "topics": ["told"], "retry": 0}
 
     def configure(url):
@@ -164,7 +164,7 @@ def configured():
 
 
 def test_a_scheduler_sends_notifications_by_its_account_and_an_agent_does_not(accounts, configured):
-    """It declares their queue and binds it, as the library does, and others read it."""
+    """It declares and binds their queue, as the library does, and others read it."""
     heard, outcomes = queue.Queue(), queue.Queue()
 
     class Endpoint:
@@ -215,7 +215,7 @@ def taps_everything(channel):
 
 
 def _tap(channel, key):
-    queue = f"reply_{uuid.uuid4().hex}"  # a name that it may use
+    queue = f"reply_{uuid.uuid4().hex}"  # a permitted name
     channel.queue_declare(queue, auto_delete=True)
     channel.queue_bind(queue, EXCHANGE, key)
 

@@ -1,4 +1,4 @@
-"""A pool where a slot fails in the middle of a batch and a second batch arrives meanwhile."""
+"""A pool in which a slot fails in the middle of a batch while a second batch arrives."""
 
 import hashlib
 import random
@@ -18,20 +18,20 @@ from fpga_pool.sim.pool import SimulatedPool
 from support.simulated import fail_slot_at, fresh_hosts
 from support.waiting import SOON_S, wait_until
 
-#: The seed with which, of the slots of both hosts, one hangs once: at its seventh job.
+#: With this seed, one slot of both hosts hangs once, at its seventh job.
 HANGS = {
     "standalone": {"hosts": 2, "requesters": 1, "egress_mbps": 2000, "ingress_mbps": 4000},
     "driver_simulated": {"board": "demo", "job_hangs": 0.005, "fault_seed": 215},
     "scheduler": {"replan_horizon_s": 0.6, "replan_late_s": 0.6},
-    # A slot that has hung once is not offered again; one that a busy machine keeps waiting has not hung.
+    # A slot that has hung is not used again; delays on a busy machine do not count as hangs.
     "agent": {"hang_grace_s": 5.0, "fault_pause_s": 60.0},
 }
-#: Work for about 20 s; the slot counts as hung after half of it.
+#: Work for about 20 s; the slot counts as hung after half of that time.
 FIRST, SECOND, BYTES = 140, 60, 3_000_000
 
 
 class Users:
-    """Two batches of known results, each run by a client of its own."""
+    """Two batches with known results, each run by a separate client."""
 
     def __init__(self, pool, directory):
         rng = random.Random(1)
@@ -56,7 +56,7 @@ class Users:
 
 
 def simulated_end_s(second_s, failed_s, slot):
-    """Predict when all is complete if the second batch arrives and a slot fails at these times."""
+    """Return the predicted completion time if the second batch arrives and a slot fails at these times, in seconds."""
     catalogue = load_catalogue(installed_catalogue())
     hosts = fresh_hosts(catalogue, "demo", hosts=2, cards=1, egress_bps=2e9, ingress_bps=4e9)
     hosts.append(SimulatedHost(name="requester-1", egress_bps=2e9, ingress_bps=4e9, slots=()))
@@ -106,7 +106,7 @@ def test_what_waits_for_a_slot_that_fails_is_moved_and_all_results_are_right(
     took_s = max(job.finished_at for job in jobs) - min(job.created_at for job in jobs)
     predicted_s = simulated_end_s(second_s, failed_s, failed)
     moved = sum(job.attempt > 1 for job in jobs)
-    # Printed only: how near the two are belongs to the machine.
+    # Only printed, as the difference depends on the machine.
     print(f"{failed} failed after {failed_s:.2f} s; {moved} jobs moved; {took_s:.2f} s, simulated {predicted_s:.2f} s")
     assert moved > 0
     assert sum(job.finished_at > failed_at for job in jobs) > 1, "the slot has failed at the end"

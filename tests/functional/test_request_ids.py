@@ -1,4 +1,4 @@
-"""What a request to the API causes names it, on RabbitMQ and MariaDB: events, notifications, and the agent's log."""
+"""Effects of an API request have its id, on RabbitMQ and MariaDB: events, notifications, and the agent's log."""
 
 import base64
 import uuid
@@ -14,7 +14,7 @@ MANIFEST = {"name": "d", "board": "kintex7", "kind": "small", "luts": 100, "io_b
 INPUT = {"requester": "node-1", "input_bytes": 1000}
 JOB = {"function": "sha256", **INPUT}
 GANG = {"processes": 1, "runtime_s": 60, "cpu_usage": 0.5}
-#: By list, what creates one of its objects.
+#: Bodies of requests that create an object of each list.
 CREATED = {
     "batches": {"jobs": [JOB]},
     "designs": {**MANIFEST, "simulates": "sha256", "bitstream": base64.b64encode(b"bits").decode()},
@@ -25,13 +25,13 @@ CREATED = {
 
 
 class Api:
-    """The API, and the requests that were sent to it."""
+    """The API, and requests to it."""
 
     def __init__(self, endpoint):
         self._endpoint = endpoint
 
     def __call__(self, method, path, body=None):
-        """Return the answer, and both ids of the request: the pool's, and the caller's own."""
+        """Return the response, and both ids of the request: the pool's, and the caller's."""
         sent = f"req-{uuid.uuid4()}"
         headers = {"X-Project-Id": "p", "X-Openstack-Request-Id": sent}
         answer = requests.request(method, f"{self._endpoint}/v1/{path}", json=body, headers=headers, timeout=TIMEOUT_S)
@@ -39,19 +39,19 @@ class Api:
         return answer.json(), (answer.headers["X-Openstack-Request-Id"], sent)
 
     def create(self, noun, **more):
-        """Return where the new object is, and the ids of the request."""
+        """Return the path of the new object, and the ids of the request."""
         made, cause = self("POST", noun, CREATED[noun] | more)
         (shown,) = (one for one in made.values() if isinstance(one, dict))
         return f"{noun}/{shown['uuid']}", cause
 
     def causes(self, path):
-        """Return the events of an object, oldest first, each with the request behind it."""
+        """Return the events of an object, oldest first, each with the ids of the causing request."""
         found, _ = self("GET", f"{path}/events")
         return [(one["event"], ids(one)) for one in reversed(found["events"])]
 
 
 def ids(event):
-    """Return both ids of the request behind an event, or a notification of it."""
+    """Return both ids of the request that caused an event or a notification."""
     return event["request_id"], event["global_request_id"]
 
 
@@ -76,7 +76,7 @@ def api(pool):
 
 
 def test_what_a_request_causes_has_its_ids(pool, api, told):
-    """1. Objects are created; 2. changed; 3. ended; 4. a slot is drained, and returned."""
+    """1. Objects are created. 2. They are changed. 3. They end. 4. A slot is drained and resumed."""
     made = {noun: api.create(noun) for noun in CREATED}
     for path, cause in made.values():
         assert api.causes(path)[0] == ("Created", cause)
@@ -96,7 +96,7 @@ def test_what_a_request_causes_has_its_ids(pool, api, told):
     assert [cause for event, cause in of_batch if event in ("BatchHeld", "BatchReleased")] == [held, released]
     assert ("BatchCancelRequested", cancelled) in of_batch
     assert ("CancelRequested", cancelled) in of_job
-    assert {cause for event, cause in of_job if event == "Planned"} == {("", "")}  # that was the pool's decision
+    assert {cause for event, cause in of_job if event == "Planned"} == {("", "")}  # planned by the pool itself
     assert api.causes(design)[-1][1] == approved
 
     ends = {noun: api("DELETE", made[noun][0])[1] for noun in ("gangs", "pipelines", "tasks")}
@@ -117,7 +117,7 @@ def test_what_a_request_causes_has_its_ids(pool, api, told):
     assert ids(told.of("design.submitted")[0]) == made["designs"][1]
     assert ids(told.of("design.decided")[0]) == approved
     log = pool.log_file("node-1")
-    for cause in (held, cancelled):  # each had the agent release the job
+    for cause in (held, cancelled):  # each made the agent release the job
         wait_until(
             lambda cause=cause: [
                 line

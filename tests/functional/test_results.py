@@ -1,4 +1,4 @@
-"""Results on their way back, from end to end: planned, sent at the planned rates, and right."""
+"""Results are returned end to end: planned, sent at the planned rates, and correct."""
 
 import os
 
@@ -10,7 +10,7 @@ FILES, FILE_BYTES = 4, 400_000
 
 @pytest.fixture
 def inputs(tmp_path):
-    """Input of aes: key, first counter block, data."""
+    """Inputs of aes: key, first counter block, data."""
     paths = [tmp_path / f"input-{number}" for number in range(FILES)]
     for path in paths:
         path.write_bytes(os.urandom(48 + FILE_BYTES))
@@ -29,7 +29,7 @@ def test_results_of_a_batch_are_back_no_sooner_than_any_plan_allows(make_pool, i
     jobs = [outcome.job for outcome in batch.jobs]
     assert all(job.result_transfer for job in jobs)
     assert stored.planned_completion_s > stored.planned_makespan_s
-    # Computed from what is recorded: a result that is paced is delivered so much later than its job ended.
+    # From the recorded times: a paced result is delivered no sooner than its transfer time after the end of its job.
     for job in client.jobs(batch.batch.uuid):
         assert job.ended_at - job.finished_at >= 8 * FILE_BYTES / 8e6 * 0.99
     back_s = max(job.ended_at for job in client.jobs(batch.batch.uuid)) - stored.dispatched_at

@@ -1,4 +1,4 @@
-"""The private servers that other tests rely on: they come back as they were, and leave nothing behind."""
+"""The private servers that other tests use: they restart in the same state, and leave nothing behind."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from support.waiting import wait_until
 
 KINDS = [RabbitMQ, MariaDB, PostgreSQL]
 
-#: Starts a server and says so, then waits to be killed.
+#: Starts a server, prints its port, then waits to be killed.
 OWNER = """
 import sys
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_it_listens_where_told_stalls_and_comes_back_as_it_was(kind, directory):
 
 
 def stalls(server):
-    """A paused server takes connections and answers nothing."""
+    """Assert that a paused server accepts connections and does not respond."""
     server.pause()
     assert server.running
     with socket.create_connection(("127.0.0.1", server.port), 5) as client:
@@ -95,7 +95,7 @@ def test_it_comes_back_after_a_crash_that_its_children_outlive_by_a_moment(kind,
 
 def send(sign, processes):
     for each in processes:
-        with contextlib.suppress(ProcessLookupError):  # a session of a database may end at any time
+        with contextlib.suppress(ProcessLookupError):  # a database session may end at any time
             os.kill(each, sign)
 
 
@@ -124,7 +124,7 @@ def test_it_dies_with_the_process_that_started_it(kind, directory):
 
 
 def processes_below(directory):
-    """Return the processes that work in a directory."""
+    """Return the processes whose working directory is below a directory."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

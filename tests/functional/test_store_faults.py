@@ -1,4 +1,4 @@
-"""What the store makes of a database server that is restarted, killed, away, or rid of a client that stalls."""
+"""The store with a database server that is restarted, killed or away, or that ends a stalled client's session."""
 
 import contextlib
 import subprocess
@@ -22,7 +22,7 @@ from support.servers import MariaDB, PostgreSQL
 SHARD, OWNER = "shard-0", "scheduler-0"
 BATCH = Batch(uuid="b" * 36, project_id="p", user_id="u", name="", policy="ect", created_at=1.0, jobs=1)
 
-#: Changes a batch, adds others, says so, and keeps the transaction open until it is told to go on.
+#: Changes a batch, adds others, prints a line, and keeps the transaction open until told to continue.
 STALLING_WRITER = """
 import sys
 from dataclasses import replace
@@ -41,7 +41,7 @@ with Store(url).transaction("shard-0", "scheduler-0", int(epoch)) as tx:
 
 @pytest.fixture(scope="module", params=[MariaDB, PostgreSQL], ids=lambda kind: kind.name)
 def server(request, run_server, servers_directory):
-    """A server of these tests' own, to hurt; it runs again when the next one begins."""
+    """A separate server for these tests, which they stop and kill; it runs again at the start of each test."""
     yield from run_server(request.param(servers_directory / f"hurt-{request.param.name}"))
 
 
@@ -76,7 +76,7 @@ def begin(store, shard):
 
 @pytest.fixture
 def count(begin):
-    """Count one more completed job of the batch; between the change and its end something may happen."""
+    """Count one more completed job of the batch: `count(happens)`; `happens` runs before the commit."""
 
     def count(happens=lambda: None):
         with begin() as tx:
@@ -99,7 +99,7 @@ def completed(store):
 
 @contextmanager
 def each_session(store, setting):
-    """Give each new session of a store a setting."""
+    """Apply a setting to each new session of a store."""
 
     def apply(connection, _record):
         cursor = connection.cursor()
@@ -126,7 +126,7 @@ def test_a_restart_between_two_transactions_goes_unnoticed(server, count, comple
 
 
 def test_a_connection_that_has_rested_is_not_tried_before_it_is_used(store, monkeypatch):
-    """Its server would have hung up, and to ask it takes as long as a statement."""
+    """A server that ended would have closed the connection, and a ping takes as long as a statement."""
     tried = []
     monkeypatch.setattr(store.engine.dialect, "do_ping", tried.append)
     for _ in range(3):
@@ -162,7 +162,7 @@ def test_a_start_waits_for_a_server_that_starts_too(server, url, store):
 
 @pytest.fixture
 def sessions_end(store):
-    """End sessions that stall, as schedulers do where the database does not."""
+    """End stalled sessions, as schedulers do if the database does not."""
     loop = Loop("end-stalled", lambda: bool(store.end_stalled_sessions()), 0.2)
     if store.ends_stalled_sessions:
         loop.start()
@@ -181,7 +181,7 @@ def test_a_stalled_client_loses_its_locks_and_what_it_had_not_committed(
         try:
             assert stalled.stdout.readline() == "changed\n"
             stalled.send_signal(SIGSTOP)
-            count()  # waits for the lock of the shard until the server ends the session of the stalled one
+            count()  # waits for the shard's lock until the server ends the stalled session
             stalled.send_signal(SIGCONT)
             _, said = stalled.communicate("\n", timeout=240)
         finally:

@@ -1,4 +1,4 @@
-"""The component tests of the store, on MariaDB and PostgreSQL; what is particular to SQLite stays with those."""
+"""The component tests of the store, run on MariaDB and PostgreSQL, without those that are specific to SQLite."""
 
 import importlib.util
 from pathlib import Path
@@ -31,13 +31,13 @@ def load(name):
 
 
 for module in PORTABLE:
-    # Tests and fixtures are what pytest finds in a module, wherever they were written.
+    # pytest finds tests and fixtures in the namespace of a module, wherever they were defined.
     globals().update({name: value for name, value in load(module).items() if not name.startswith("__")})
 
 
 @pytest.fixture(scope="module")
 def migrated():
-    """Make the one database of a server for all tests that do not look at how it comes to be: `migrated(server)`."""
+    """Return an engine of a database that tests share unless they test its creation: `migrated(server)`."""
     engines = {}
 
     def engine(server):

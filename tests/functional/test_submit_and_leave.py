@@ -1,4 +1,4 @@
-"""Clients that end before their batch does, as processes: they are killed, leave, or hold it back."""
+"""Client processes that end before their batch does: they are killed, leave, or hold it."""
 
 import hashlib
 import json
@@ -47,7 +47,7 @@ def digests(paths):
 def test_a_killed_client_continues_where_it_stopped(make_pool, files, tmp_path):
     out = tmp_path / "out"
     work = ("--function", "sha256", "--requester", "requester-1")
-    # Each input takes a second: the kill comes before the last one is there, however late.
+    # Each input takes a second, so the kill precedes the arrival of the last one, even if it is late.
     pool = make_pool({"standalone": {"egress_mbps": 8}})
     create = subprocess.Popen(command(pool, "batch", "create", *work, "--output-dir", out, *files))
     try:
@@ -67,7 +67,7 @@ def test_a_client_leaves_and_another_one_fetches(slow_pool, files, tmp_path):
     work = ("--function", "sha256", "--requester", "requester-1")
     (created,) = rows(slow_pool, "batch", "create", "--no-wait", *work, *files)
     for path in files:
-        path.rename(path.with_suffix(".moved"))  # nothing of the first client is needed
+        path.rename(path.with_suffix(".moved"))  # the input files are no longer needed
     attached = rows(slow_pool, "batch", "attach", created["uuid"], "--output-dir", tmp_path / "elsewhere")
     assert [row["result"] for row in attached] == digests(path.with_suffix(".moved") for path in files)
 
@@ -76,7 +76,7 @@ def test_a_client_leaves_and_another_one_fetches(slow_pool, files, tmp_path):
 def test_a_batch_that_is_held_back_gets_no_slot_before_its_release(slow_pool, files, tmp_path):
     work = ("--function", "sha256", "--requester", "requester-1")
     (held,) = rows(slow_pool, "batch", "create", "--hold", *work, *files)
-    rows(slow_pool, "batch", "create", *work, files[0])  # which is planned, and ends
+    rows(slow_pool, "batch", "create", *work, files[0])  # it is planned, and ends
     client = slow_pool.client()
     assert {(job.state, job.slot, job.reason) for job in client.jobs(held["uuid"])} == {
         ("PENDING", "", "held by its owner")
@@ -84,7 +84,7 @@ def test_a_batch_that_is_held_back_gets_no_slot_before_its_release(slow_pool, fi
     assert client.batch_detail(held["uuid"]).pending_reason == "held by its owner"
     rows(slow_pool, "batch", "release", held["uuid"])
     wait_until(lambda: all(job.slot for job in client.jobs(held["uuid"])), "places of the released jobs", WAIT_S)
-    # Held once more, it gives them back: no file has arrived.
+    # Held again, its jobs release their slots, as no file has arrived.
     rows(slow_pool, "batch", "hold", held["uuid"])
     assert {job.state for job in client.jobs(held["uuid"])} == {"PENDING"}
     rows(slow_pool, "batch", "release", held["uuid"])

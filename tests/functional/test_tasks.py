@@ -1,6 +1,6 @@
-"""Tasks of one to four slots beside batches, on pools whose hosts have cards in a ring; slots fail, an agent is killed.
+"""Tasks of one to four slots beside batches, on hosts with rings of cards; slots fail, and an agent is killed.
 
-Each share is a file of its own, and its result tells whether the right bytes were computed on.
+Each share is a separate file, and its result shows whether the right bytes were processed.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from support.waiting import wait_until
 
 PATIENT = RunSettings(patience_s=90.0, timeout_s=400.0)
 SHAPES = [(1, "any"), (4, "ring"), (2, "line"), (3, "line"), (2, "ring"), (4, "line"), (3, "any"), (1, "line")]
-#: The slots of one card are not linked, so that a path takes one of each.
+#: The slots of one card are not linked, so a path takes one slot of each card.
 RING = {
     "driver_simulated": {"board": "kintex7", "cards": 4},
     "scheduler": {"task_patience_s": 1.0},
@@ -31,7 +31,7 @@ RING = {
 
 
 class Shares:
-    """Tasks that run in threads of their own, and what came of them."""
+    """Tasks in separate threads, and their outcomes."""
 
     def __init__(self, directory, client, requester):
         self._directory, self._client, self._requester = directory, client, requester
@@ -39,7 +39,7 @@ class Shares:
         self.ended = 0
 
     def start(self, count, topology):
-        """Begin a task; its files are larger than what moves in one burst, and no two are equal."""
+        """Start a task; its files are larger than one burst, and all different."""
         number = len(self._threads)
         payloads = [f"{number} {share} ".encode() * 20_000 for share in range(count)]
         thread = threading.Thread(target=self._run, args=(number, payloads, Topology(topology)), daemon=True)
@@ -58,7 +58,7 @@ class Shares:
         self.ended += 1
 
     def wrong(self, timeout_s):
-        """Wait until all have ended; return what is not as it should be."""
+        """Wait until all tasks have ended; return errors."""
         until_s = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(until_s - time.monotonic(), 0.0))
@@ -68,7 +68,7 @@ class Shares:
 
 
 def linked(task):
-    """Say whether the slots of a task are on one host, and each on another card of a path along its ring."""
+    """Return whether the slots of a task are on one host, on different cards that form a path of the ring."""
     places = [share.slot.split("/") for share in task.share_list]
     cards = {int(card.removeprefix("sim")) for _, card, _ in places}
     steps = sum((card + 1) % 4 in cards for card in cards)
@@ -110,7 +110,7 @@ def test_tasks_and_batches_share_slots_that_fail_and_all_results_are_right(
     tasks = [client.task(task.uuid) for task in client.tasks()]
     assert {task.task.state for task in tasks} == {TaskState.COMPLETED}
     assert sorted(len(task.share_list) for task in tasks) == sorted(count for count, _ in SHAPES)
-    # One that lost a slot has shares of two attempts, perhaps on two hosts.
+    # A task that lost a slot has shares of two attempts, possibly on two hosts.
     assert all(linked(task) for task in tasks if task.task.attempt == 1 and task.task.topology is not Topology.ANY)
     assert len(end_and_audit_embedded(pool)) == 56 + sum(count for count, _ in SHAPES)
 
@@ -157,7 +157,7 @@ def test_a_malleable_task_runs_on_the_slots_that_are_left_and_all_results_are_ri
     (listed,) = fpga_pool(pool, "task", "list")
     assert (listed["state"], listed["slots"], listed["shapes"]) == ("COMPLETED", 2, "4, 2")
     assert [[row["slot"] for row in rows].count(slot) for slot in dict.fromkeys(row["slot"] for row in rows)] == [3, 2]
-    # All five are free again: it takes the quickest shape.
+    # All five are free again, and the task takes the fastest shape.
     for slot in drained:
         client.resume(slot.uuid)
     result = client.run_task(
@@ -168,7 +168,7 @@ def test_a_malleable_task_runs_on_the_slots_that_are_left_and_all_results_are_ri
 
 
 def pool_shares(count):
-    """Shares whose inputs nobody sends."""
+    """Return shares whose inputs are never sent."""
     return [
         ShareRequest(uuid=str(uuid4()), name="", requester="requester-1", input_bytes=100_000) for _ in range(count)
     ]
@@ -186,7 +186,7 @@ def test_tasks_on_real_parts_survive_a_killed_agent_and_a_drained_slot(
     for number, (count, topology) in enumerate(SHAPES):
         work.start(client, range(5 * number, 5 * number + 5), PATIENT)
         shares.start(count, topology)
-    # On a loaded machine all may have ended before the first look.
+    # On a loaded machine all may have ended before the first check.
     wait_until(lambda: any(task.state is not TaskState.QUEUED for task in client.tasks()), "a task runs, or has run")
     pool.kill("node-2")
     drained = next(slot for slot in client.slots() if slot.host == "node-1")

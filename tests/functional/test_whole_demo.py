@@ -1,6 +1,6 @@
 """The batches of the demonstration: what its policies plan, its simulator predicts, and this machine measures.
 
-Each round has the same batches in pools of their own.  The acts that follow are in `test_demo`.
+Each round has the same batches in separate pools.  The subsequent acts are in `test_demo`.
 """
 
 import json
@@ -27,7 +27,7 @@ def numbers(tmp_path_factory):
 
 
 def test_the_default_policy_is_ahead_in_every_round(numbers):
-    """Plans differ by 14 % or more, and what is measured of one by less than 1 %."""
+    """Plans differ by 14 % or more, while measurements of one plan differ by less than 1 %."""
     rows = numbers["policies"]
     assert [row["policy"] for row in rows] == [*POLICIES] * ROUNDS
     for number in range(ROUNDS):
@@ -43,7 +43,7 @@ def test_every_result_is_right_and_no_batch_is_shorter_than_its_bound(numbers):
 
 
 def test_the_simulator_predicts_what_is_measured(numbers):
-    """To 1 % on a quiet machine; a busy one can only lengthen a batch: the shortest of each policy is compared."""
+    """To 1 % on an idle machine.  A busy one can only lengthen a batch, so the shortest of each policy is compared."""
     for policy in POLICIES:
         rows = [row for row in numbers["policies"] if row["policy"] == policy]
         shortest = min(rows, key=lambda row: row["measured_s"])

@@ -1,4 +1,4 @@
-"""The API under a WSGI server with several processes: each of them is listed, and one scrape tells of all."""
+"""The API under a WSGI server with several processes: each process is listed, and one scrape covers all."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ www_authenticate_uri = http://keystone.test
 
 @pytest.fixture
 def serve(tmp_path):
-    """Serve an application of the package; yields its address."""
+    """Serve an application of the package; return its URL: `serve(module, processes)`."""
     started = []
 
     def start(module, processes, **environment):
@@ -66,7 +66,7 @@ def config(tmp_path, pool, transport_url):
 def test_each_process_is_listed_until_it_ends_and_one_scrape_tells_of_all(
     deployment, rabbitmq, mariadb_url, serve, tmp_path
 ):
-    """1. Both processes have answered; 2. one scrape has their sum; 3. one ends, and another one of fpga-pool-api."""
+    """1. Both processes respond. 2. One scrape has their sum. 3. One ends, and then one of fpga-pool-api."""
     pool = deployment(rabbitmq.url, mariadb_url, agents=1, apis=2)
     directory = tmp_path / "metrics"
     directory.mkdir()
@@ -100,7 +100,7 @@ def test_each_process_is_listed_until_it_ends_and_one_scrape_tells_of_all(
     assert scraped.total("fpga_pool_api_request_seconds_count") == asked
 
     def left(*processes):
-        """Wait until these are up: one whose last word was lost is listed as down for a while."""
+        """Wait until only these are up.  A process whose last report was lost is listed as down for a while."""
         return wait_until(
             lambda: {name for name, up in listed().items() if up} == set(processes), "one less", timeout_s=180
         )
@@ -110,7 +110,7 @@ def test_each_process_is_listed_until_it_ends_and_one_scrape_tells_of_all(
     left(*own, *(workers - {ended}))
     assert pool.terminate("api-2") == 0
     left(str(pool.pid("api")), *(workers - {ended}))
-    # What it has counted remains.
+    # The counts of the ended process remain.
     assert Scrape(metrics).total("fpga_pool_api_requests_total", status="200") == asked
 
 

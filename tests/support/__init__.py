@@ -1,6 +1,6 @@
-"""Surroundings of the pool for tests and trials: servers, clouds, guest images and the testbed.
+"""The environment of the pool for tests and trials: servers, clouds, guest images and the testbed.
 
-Not part of the installed package; what imports it has the directory `tests` on its path (`IMPORT_PATH`).
+Not part of the installed package; programs that import it have the directory `tests` on their path (`IMPORT_PATH`).
 """
 
 import os
@@ -10,6 +10,6 @@ IMPORT_PATH = str(Path(__file__).parents[1])
 
 
 def environment() -> dict[str, str]:
-    """Return our environment, with which a Python process can import this package."""
+    """Return our environment, extended so that a Python process can import this package."""
     others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     return {**os.environ, "PYTHONPATH": os.pathsep.join([IMPORT_PATH, *others])}

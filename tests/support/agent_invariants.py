@@ -1,11 +1,11 @@
-"""Invariants of an agent, true between any two events."""
+"""Invariants of an agent, which hold between any two events."""
 
 from collections.abc import Iterator
 
 from fpga_pool.model.agent.objects import Activity, AgentSlot, AgentState, HeldJob, Phase
 from fpga_pool.model.objects.pool import SlotState
 
-#: The states that may be reported to the pool during this activity.
+#: The states that may be reported to the pool during each activity.
 _STATES = {
     Activity.FREE: (SlotState.EMPTY, SlotState.READY),
     Activity.LOADING: (SlotState.LOADING,),
@@ -18,7 +18,7 @@ _STATES = {
 
 
 def validate(state: AgentState) -> None:
-    """Check all invariants; AssertionError lists the violated ones."""
+    """Check all invariants; raise AssertionError with those that are violated."""
     broken = [*_broken_jobs(state), *_broken_slots(state)]
     if broken:
         raise AssertionError("; ".join(broken))
@@ -29,7 +29,7 @@ def _broken_jobs(state: AgentState) -> Iterator[str]:
     if indexed != {(job.slot, job.uuid): job for job in state.jobs.values()}:
         yield "the jobs by slot do not match the jobs"
     for job in state.jobs.values():
-        slot = state.slots.get(job.slot)  # None: the host had it before it was started again
+        slot = state.slots.get(job.slot)  # None: a slot that the host had before its restart
         computed = ("", 0) if slot is None else (slot.job, slot.attempt)
         if job.phase is Phase.RUNNING and computed != (job.uuid, job.attempt):
             yield f"{job.uuid} is running, but {job.slot} computes {computed[0] or 'nothing'}"
@@ -61,7 +61,7 @@ def _broken_slots(state: AgentState) -> Iterator[str]:
 
 
 def _broken_secrets(slot: AgentSlot, job: HeldJob | None) -> Iterator[str]:
-    """Yield slots used by a project although their memory may contain data of another one."""
+    """Yield violations: slots that a project uses although their memory may contain data of another one."""
     if slot.lent_to is not None and slot.memory_of not in (slot.lent_to.instance, ""):
         yield f"{slot.name} is lent to {slot.lent_to.instance} with data of {slot.memory_of}"
     if job is not None and job.attempt == slot.attempt and slot.memory_of != job.assignment.project_id:

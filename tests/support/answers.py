@@ -1,4 +1,4 @@
-"""The dashboard on answers that are known: no pool is behind them, so a page shows the same each time."""
+"""The dashboard on fixed answers of the API, without a pool, so that a page shows the same each time."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -47,25 +47,25 @@ GANG = "6d7b1f0e-0000-4000-8000-000000000002"
 OTHER_GANG = "6d7b1f0e-0000-4000-8000-000000000009"
 HELD, WAITING = "6d7b1f0e-0000-4000-8000-000000000005", "6d7b1f0e-0000-4000-8000-000000000006"
 PIPELINE, TASK = "6d7b1f0e-0000-4000-8000-000000000007", "6d7b1f0e-0000-4000-8000-000000000008"
-#: Subtasks of the pipeline, and those whose results they read.
+#: Names of the pipeline's subtasks, each with the subtasks whose results it reads.
 SUBTASKS = {"read": (), "left": ("read",), "right": ("read",), "join": ("left", "right")}
 FUNCTIONS = ("aes", "fft", "sha256", "wordcount")
-#: A tenth below the plan.
+#: Measured rate of each flow, a tenth below the planned one.
 MEASURED_BPS = 3.6e7
-#: By so much inputs are complete before jobs begin, and so long their transfers have taken.
+#: How long before its job begins an input is complete, and how long its transfer took.
 STAGED_S, MOVED_S = 0.3, 0.8
-#: When its batch was dispatched.
+#: Time at which the batch was dispatched.
 NOW_S = 1_800_000_000.0
 
 encode = msgspec.json.encode
 
-#: Gives the JSON text of a path with its query, or None where nothing is known of it.
+#: Returns the JSON text for a path with its query; None if the path is unknown.
 Answers = Callable[[str], str | bytes | None]
 
 
 @contextlib.contextmanager
 def served_answers(answers: Answers) -> Iterator[str]:
-    """Serve the dashboard and these answers on a free port; gives the URL."""
+    """Serve the dashboard and these answers on a free port; yield the URL."""
     app = Flask("fpga_pool.tests", static_folder=None)
     add_dashboard(app)
 
@@ -84,11 +84,11 @@ def served_answers(answers: Answers) -> Iterator[str]:
 
 
 class FixedPool:
-    """The answers of a pool with hosts of 16 slots each, in the form of the API: one batch, twice as many jobs as run.
+    """Answers of the API of a pool with hosts of 16 slots each; one batch has twice as many jobs as are running.
 
-    Two older batches wait, a pipeline is complete, and a task runs.
+    There are also two older batches that wait, a complete pipeline, and a running task.
 
-    They are the same each time, until a test lets jobs end (`turn`) or changes a slot (`change`).
+    The answers stay the same until a test lets jobs end (`turn`) or changes a slot (`change`).
     """
 
     def __init__(self, hosts: int, running: int) -> None:
@@ -140,7 +140,7 @@ class FixedPool:
         self.change(self._place(index), state=SlotState.BUSY, function=job.function, job=job.uuid)
 
     def change(self, place: int, **changes: Any) -> None:
-        """Let the slot at a place have changed."""
+        """Change fields of the slot with index `place`."""
         self.slots[place] = replace(self.slots[place], **changes)
         self.texts[place] = encode(show(self.slots[place]))
 
@@ -149,7 +149,7 @@ class FixedPool:
         return NOW_S + self.elapsed_s
 
     def turn(self, count: int) -> None:
-        """Let so many jobs end, and as many begin in other slots."""
+        """Complete `count` jobs, and start as many in other slots."""
         self.rounds += 1
         for number in range(count):
             index = (self.rounds * count + number) % self.running
@@ -161,7 +161,7 @@ class FixedPool:
             self.changed_in[ending] = self.changed_in[beginning] = self.rounds
 
     def answer(self, path: str) -> bytes | None:
-        """Return the answer to a question; None if there is none."""
+        """Return the answer to a request for a path; None if the path is unknown."""
         parts = urlsplit(path)
         match parts.path.split("/")[2:]:
             case ["slots"]:
@@ -223,7 +223,7 @@ class FixedPool:
         return None
 
     def slot_detail(self, slot: Slot) -> SlotDetail:
-        """Return a slot with what holds it: its task, or the pool for the job that computes there."""
+        """Return a slot with its holder: the task, or the pool for the job that runs there."""
         if slot.name in self.task().slot_list:
             held, holder = LeaseKind.TASK, TASK
         elif slot.job:
@@ -233,7 +233,7 @@ class FixedPool:
         return SlotDetail(slot=slot, held_by=held, holder=holder, holder_project_id="demo", leased_at=NOW_S)
 
     def usage(self) -> list[Usage]:
-        """Return what two projects have used of each function; one has slots, too, that its instances load."""
+        """Return the usage of each function by two projects, and of slots that the instances of one of them load."""
         of_functions = [
             Usage(
                 project_id=project, function=name, begin_at=NOW_S - 86_400, end_at=NOW_S, jobs=100 * share + number,
@@ -271,7 +271,7 @@ class FixedPool:
         )  # fmt: skip
 
     def processors(self) -> list[GangProcessor]:
-        """Return its processors: behind its gang is one of another project, and the last is not offered any more."""
+        """Return its processors: its gang shares one with another project's gang, and the last is no longer offered."""
         own = self.gang_detail().process_list
         other = replace(own[1], uuid=OTHER_GANG, gang_uuid=OTHER_GANG, index=5, tier=Tier.BACKGROUND)
         processors = [
@@ -289,7 +289,7 @@ class FixedPool:
         )  # fmt: skip
 
     def waiting(self) -> tuple[BatchDetail, BatchDetail]:
-        """Return a batch that its owner holds, and one that waits for places."""
+        """Return a batch that its owner has put on hold, and one that waits for slots."""
         held, other = (
             Batch(
                 uuid=uuid, project_id="demo", user_id="demo", name=name, policy="ect", created_at=NOW_S - 20, jobs=4,

@@ -1,4 +1,4 @@
-"""What strangers and tenants try on the data ports of an embedded pool, and a tenant's batch beside it."""
+"""Attacks by strangers and tenants on the data ports of an embedded pool, and a tenant's batch to measure meanwhile."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,7 @@ from fpga_pool.transfer import tokens
 from support.hostile import ATTACKING, lane, stranger
 
 JOBS, BYTES = 40, 8_000
-#: Two hosts with a card each, that wait for nothing.
+#: Two hosts with one card each; waiting times of the scheduler are short.
 OPTIONS: Mapping[str, Mapping[str, object]] = {
     "standalone": {"hosts": 2, "egress_mbps": 2000, "ingress_mbps": 4000},
     "driver_simulated": {"board": "kintex7", "cards": 1},
@@ -29,17 +29,17 @@ OPTIONS: Mapping[str, Mapping[str, object]] = {
 
 
 def silent(_: Client) -> list[str]:
-    """256 connections that say half of a first word."""
+    """Return the data of 256 connections that send only the beginning of their first message."""
     return [stranger("no token")[:5].hex()] * 256
 
 
 def bad_tokens(_: Client) -> list[str]:
-    """256 connections whose tokens are none."""
+    """Return the data of 256 connections with invalid tokens."""
     return [stranger("no token").hex()] * 256
 
 
 def forged_tokens(_: Client) -> list[str]:
-    """256 connections whose tokens are signed by a key of their own."""
+    """Return the data of 256 connections whose tokens are signed with an unknown key."""
     grant = tokens.TransferGrant(
         job="j", attempt=1, project_id="p", host="node-1", purpose="send", input_bytes=9, token_id="t", deadline_s=2e9
     )
@@ -47,7 +47,7 @@ def forged_tokens(_: Client) -> list[str]:
 
 
 def tokens_of_a_cancelled_batch(client: Client) -> list[str]:
-    """200 lanes, each with the token of a job that was cancelled."""
+    """Return the data of 200 lanes, each with the token of a job that was cancelled."""
     jobs = [
         JobRequest(
             uuid=f"{number:08x}-0000-4000-8000-000000000000", function="sha256", requester="node-1", input_bytes=9
@@ -65,7 +65,7 @@ def tokens_of_a_cancelled_batch(client: Client) -> list[str]:
 
 @contextlib.contextmanager
 def separated() -> Iterator[set[int]]:
-    """Keep this process and what it starts on one processor; give those for the others."""
+    """Keep this process and its children on one processor; yield the other processors, if any."""
     all_of_them = os.sched_getaffinity(0)
     ours = {min(all_of_them)}
     os.sched_setaffinity(0, ours)
@@ -75,7 +75,7 @@ def separated() -> Iterator[set[int]]:
 
 @contextlib.contextmanager
 def running_pool(directory: Path) -> Iterator[tuple[Client, int]]:
-    """Run an embedded pool with OPTIONS; give a client of it and the number of its process."""
+    """Run an embedded pool with OPTIONS; yield a client of it and its process ID."""
     process, endpoint = start_pool(directory, OPTIONS)
     with Client(endpoint) as client:
         yield client, process.pid
@@ -87,7 +87,7 @@ def running_pool(directory: Path) -> Iterator[tuple[Client, int]]:
 def attacking(
     client: Client, said: list[str], pause_s: float, leaves: str, sources: int, processors: Collection[int]
 ) -> Iterator[None]:
-    """Have a process open connections with these words to the data ports, and each again when it is closed."""
+    """Have a process open connections to the data ports, send `said` on them, and reopen each after it is closed."""
     ports = sorted({(host.data_address, host.data_port) for host in client.hosts() if host.name.startswith("node")})
     told = {"ports": ports, "said": said, "pause_s": pause_s, "leaves": leaves, "sources": sources}
     command = [sys.executable, "-m", "support.hostile"]
@@ -111,7 +111,7 @@ def attacking(
 
 
 def batch_s(client: Client, directory: Path) -> float:
-    """Return how long a batch of small jobs takes whose results are right."""
+    """Run a batch of small jobs and check their results; return how long it took."""
     payloads = [bytes([number]) * BYTES for number in range(JOBS)]
     begun_s = time.monotonic()
     found = client.run_jobs([JobSpec("sha256", data, "node-1") for data in payloads], output_dir=directory)

@@ -1,4 +1,4 @@
-"""Debian's chromium, in which tests look at the dashboard."""
+"""Debian's chromium, in which tests open the dashboard."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, expect, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
-#: A busy machine draws late.
+#: Longest wait for an element of a page: a busy machine is slow.
 PATIENCE_MS = 60_000
 expect.set_options(timeout=PATIENCE_MS)
 
 
 @contextlib.contextmanager
 def running_browser() -> Iterator[Browser]:
-    """Start the browser; chromium has no sandbox for root."""
+    """Start the browser, without a sandbox because chromium has none for root."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -25,7 +25,7 @@ def running_browser() -> Iterator[Browser]:
 
 @dataclass
 class Watched:
-    """A page, and what it did that it may not do."""
+    """A page that records complaints: errors, warnings, dialogs, requests to other addresses, missing headers."""
 
     page: Page
     endpoint: str
@@ -43,7 +43,7 @@ class Watched:
         self.complaints.append(complaint)
 
     def _check_message(self, message: ConsoleMessage) -> None:
-        # A pool that is too busy to answer is asked again.
+        # The page repeats a request that a busy pool answers with 503.
         if message.type in ("error", "warning") and "status of 503" not in message.text:
             self._note(message.text)
 
@@ -64,13 +64,13 @@ class Watched:
         self.page.goto(f"{self.endpoint}/dashboard/#/{view}")
 
     def go(self, view: str) -> None:
-        """Go to a view of the page that is loaded."""
+        """Switch to a view within the loaded page."""
         self.page.get_by_role("navigation").get_by_role("link", name=view, exact=True).click()
 
 
 @contextlib.contextmanager
 def watched_page(browser: Browser, endpoint: str, *, scheme: str = "light") -> Iterator[Watched]:
-    """Give a page of its own to a test, and fail where it did what it may not do."""
+    """Yield a new page; fail at the end if there are complaints about it."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
     try:
         watched = Watched(context.new_page(), endpoint)
@@ -81,7 +81,7 @@ def watched_page(browser: Browser, endpoint: str, *, scheme: str = "light") -> I
 
 
 def serious_findings(page: Page) -> list[tuple[str, list[list[str]]]]:
-    """Return findings of axe-core of the two highest degrees, with the first elements that they are about."""
+    """Return the serious and critical findings of axe-core, each with the first elements that it concerns."""
     return [
         (finding["id"], [node["target"] for node in finding["nodes"]][:5])
         for finding in Axe().run(page).response["violations"]

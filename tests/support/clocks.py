@@ -1,12 +1,12 @@
-"""Clocks of single processes that are set while these run."""
+"""Clocks of single processes, which can be set while the processes run."""
 
 import os
 from pathlib import Path
 
 HOUR_S = 3600
 
-#: Python runs this file before anything else.  libfaketime would do it for every library, but its clock_nanosleep fails
-#: (0.9.10) unless the monotonic clock is set back too, which no administrator can do.
+#: Python runs this file before anything else.  libfaketime would cover all libraries, too, but its clock_nanosleep
+#: fails (0.9.10) unless the monotonic clock is also set back, which no administrator can do.
 SITECUSTOMIZE = """\
 import time
 from pathlib import Path
@@ -21,7 +21,7 @@ time.time_ns = lambda: real_ns() + offset_s() * 10**9
 
 
 class Clock:
-    """The system's clock as one process sees it; monotonic time stays as it is."""
+    """The system's clock as one process sees it; its monotonic clock is not changed."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()

@@ -1,7 +1,7 @@
-"""A pool as an operator runs it, on one machine: its own services as processes, on given messages and database.
+"""A pool as an operator runs it, on one machine: its services are processes that use a given RabbitMQ and database.
 
-Every process is started from files that an operator could have written, may be hurt, and is started again on the same
-files.  What the pool needs beside it, RabbitMQ and a database server, is in `support.servers`.
+Every process is started from files that an operator could have written.  It may be killed or stalled, and is restarted
+with the same files.  The servers of RabbitMQ and databases are in `support.servers`.
 """
 
 import contextlib
@@ -39,10 +39,10 @@ STOP_TIMEOUT_S = 180.0
 COMMAND_TIMEOUT_S = 240.0
 POLL_INTERVAL_S = 0.1
 
-#: Lines of a log that are shown where something went wrong.
+#: Number of lines of a log that an error message shows.
 LAST_LINES = 40
-#: In a log, an error with a traceback of ours or of a call that we serve.  But where RabbitMQ goes while a connection
-#: for an answer is opened, the library says so with one, and its caller asks again.
+#: Matches logged errors with a traceback, of fpga_pool or of RPC calls that it serves.  Excluded is the traceback of
+#: oslo.messaging if RabbitMQ disappears while a connection for a reply is opened: the caller repeats its call.
 UNFORESEEN = re.compile(
     r"^(?P<what>.* ERROR (?P<logger>fpga_pool\S*|oslo_messaging\.rpc\.server) \[(?!.* Can not send reply ).*)\n"
     r"(?:.*\n)??.* ERROR (?P=logger) Traceback \(",
@@ -51,24 +51,24 @@ UNFORESEEN = re.compile(
 
 API = "api"
 
-#: Where the programs are installed.
+#: Directory of the installed programs.
 SCRIPTS = Path(sys.executable).parent
 
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """One process of the pool: its command, and options that are its own."""
+    """One process of the pool: its command and its own options."""
 
     command: str
     options: Options
 
 
 class Deployment:
-    """Processes `api`, `api-2` ..., `scheduler-1` ..., `node-1` ... (agents), agents without cards `requester-1` ...
+    """Processes `api`, `api-2` ..., `scheduler-1` ..., agents `node-1` ..., and `requester-1` ... without cards.
 
-    `options` are for all of them; `own`, by name, for one; `launchers` are words before the command of one (such as
-    those that enter a network namespace).  With `forked`, programs without such words are forked from a server that
-    has imported their modules, which is quicker.
+    `options` apply to all processes; `own` are additional options by process name; `launchers` are, by process name,
+    words before the command, for example to enter a network namespace.  With `forked`, programs without launchers are
+    forked from a server that has already imported their modules, which is faster.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Deployment:
         self._processes: dict[str, subprocess.Popen[bytes] | Forked] = {}
         self._clients: list[Client] = []
 
-    # What is in its files --------------------------------------------------------------------------------------
+    # Configuration ---------------------------------------------------------------------------------------------
 
     def _defaults(self, transport_url: str, database_url: str) -> Options:
         keys = self.directory / "keys"
@@ -140,7 +140,7 @@ class Deployment:
         options = {"agent": {"host": host, "state_dir": self.directory / host}}
         return _Program("fpga-pool-agent", _merged(options, more or {}))
 
-    # Life and death --------------------------------------------------------------------------------------------
+    # Start and end ---------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         try:
@@ -155,7 +155,7 @@ class Deployment:
         self.close()
 
     def start(self) -> Self:
-        """Make keys, schema and bitstreams, start all processes, and return when every host is alive."""
+        """Create keys, schema and bitstreams, start all processes, and return when every host is alive."""
         self.prepare()
         for name in self._programs:
             self.restart(name)
@@ -163,7 +163,7 @@ class Deployment:
         return self
 
     def prepare(self) -> None:
-        """Do what an operator does before the first start, for the most part without processes of their own."""
+        """Do what an operator does before the first start, mostly without starting processes for it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._write("pool", self._common)
         for name, program in self._programs.items():
@@ -182,18 +182,18 @@ class Deployment:
             self._enroll(store, self.hosts)
 
     def _enroll(self, store: Store, hosts: Sequence[str]) -> None:
-        """Give agents the codes with which the pool accepts them, unless it knows them."""
+        """Give enrolment codes to the agents that the pool does not know yet."""
         known = {one.host for one in store.enrolments() if one.key}
         for name in hosts:
             options = self._programs[name].options
             host = str(options["agent"]["host"])
-            if host not in known:  # of two agents with one name the first is enrolled
+            if host not in known:  # if two agents have the same name, the first is enrolled
                 known.add(host)
                 code = invite(store, host, time.time())
                 self._write(name, _merged(options, {"agent": {"enrolment_code": code}}))
 
     def identity(self, role: Role, name: str) -> Identity:
-        """Return a caller with the key of a role."""
+        """Return the identity of a caller, with the key of a role."""
         return identity(self.directory / "keys", role, name)
 
     def manage(self, *words: str) -> str:
@@ -213,7 +213,7 @@ class Deployment:
         return done.stdout
 
     def restart(self, name: str) -> None:
-        """Start a process on its files, after ending it at once where it still runs."""
+        """Start a process with its files; kill it first if it still runs."""
         self.kill(name)
         files = [f"--config-file={self._file(part)}" for part in ("pool", name)]
         program = self._programs[name].command
@@ -228,31 +228,31 @@ class Deployment:
             "faulthandler",
             str(SCRIPTS / program),
         ]
-        # A test that dies takes its processes with it.
+        # If the test dies, its processes end, too.
         self._processes[name] = spawn(dies_with_us([*command, *files]), self.log_file(name))
 
     def kill(self, name: str) -> None:
-        """End a process as kill -9 does, stalled or not."""
+        """Kill a process (SIGKILL), even if it is stalled."""
         process = self._processes.pop(name, None)
         if process is not None and process.poll() is None:
             _signal_group(process.pid, signal.SIGKILL)
             process.wait(STOP_TIMEOUT_S)
 
     def stop(self, name: str) -> None:
-        """Stall a process (SIGSTOP): its connections stay, nothing answers."""
+        """Stall a process (SIGSTOP): its connections stay open, but it does not answer."""
         _signal_group(self._processes[name].pid, signal.SIGSTOP)
 
     def cont(self, name: str) -> None:
-        """Let a stalled process go on."""
+        """Resume a stalled process (SIGCONT)."""
         _signal_group(self._processes[name].pid, signal.SIGCONT)
 
     def terminate(self, name: str) -> int:
-        """End a process in order, as systemd does; return its exit status."""
+        """End a process gracefully, as systemd does; return its exit status."""
         self._processes[name].terminate()
         return self._wait(name)
 
     def end(self) -> dict[str, int]:
-        """End API, agents, then schedulers, those of a kind at once, in order; return the exit status of each."""
+        """End the APIs, then the agents, then the schedulers, gracefully; return the exit status of each."""
         schedulers = [name for name in self._programs if name not in (*self.endpoints, *self.hosts)]
         statuses: dict[str, int] = {}
         for kind in (list(self.endpoints), self.hosts, schedulers):
@@ -266,37 +266,37 @@ class Deployment:
         try:
             status = process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)  # its log ends with what each thread was doing
+            process.send_signal(signal.SIGABRT)  # faulthandler then logs the stacks of all threads
             process.wait(STOP_TIMEOUT_S)
             raise
         del self._processes[name]
         return status
 
     def pid(self, name: str) -> int:
-        """Return the number of a process."""
+        """Return the process ID of a process."""
         return self._processes[name].pid
 
     def running(self) -> list[str]:
-        """Return the names of the processes that there are, stalled or not."""
+        """Return the names of the processes that exist, stalled or not."""
         return [name for name, process in self._processes.items() if process.poll() is None]
 
     def close(self) -> None:
-        """End whatever is left, at once."""
+        """Close the clients, and kill all processes that are left."""
         for client in self._clients:
             client.close()
         for name in list(self._processes):
             self.kill(name)
 
-    # Looking at it ---------------------------------------------------------------------------------------------
+    # Inspection ------------------------------------------------------------------------------------------------
 
     @property
     def names(self) -> list[str]:
-        """All processes."""
+        """Names of all processes."""
         return list(self._programs)
 
     @property
     def endpoint(self) -> str:
-        """Where the first API listens."""
+        """URL of the first API."""
         return self.endpoints[API]
 
     def client(self, project_id: str = "demo", api: str = API) -> Client:
@@ -305,7 +305,7 @@ class Deployment:
         return self._clients[-1]
 
     def wait_for_hosts(self, hosts: Sequence[str], timeout_s: float = START_TIMEOUT_S) -> None:
-        """Return when these hosts are alive; ServiceUnavailable tells what the first process said that has died."""
+        """Wait for these hosts to be alive; raise ServiceUnavailable with the last lines of a process that has died."""
         client = self.client()
         until_s = time.monotonic() + timeout_s
         while not set(hosts) <= _alive(client):
@@ -316,11 +316,11 @@ class Deployment:
             time.sleep(POLL_INTERVAL_S)
 
     def log_file(self, name: str) -> Path:
-        """Return where a process logs to."""
+        """Return the log file of a process."""
         return self.directory / f"{name}.log"
 
     def unforeseen(self) -> list[str]:
-        """Return the errors that processes have logged with a traceback: nothing expects and explains them."""
+        """Return the errors that processes have logged with a traceback, that is, those that no code expects."""
         found = []
         for name in self.names:
             if (log := self.log_file(name)).exists():
@@ -329,7 +329,7 @@ class Deployment:
         return found
 
     def last_lines(self, name: str) -> str:
-        """Return the end of a process's log."""
+        """Return the last lines of a process's log."""
         log = self.log_file(name)
         return "\n".join(log.read_text(errors="replace").splitlines()[-LAST_LINES:]) if log.exists() else ""
 
@@ -343,7 +343,7 @@ class Deployment:
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+    with contextlib.suppress(ProcessLookupError):  # it has already ended
         os.killpg(leader, number)
 
 

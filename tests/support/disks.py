@@ -1,22 +1,22 @@
-"""Disks that are full for a while, and disks that machines boot from."""
+"""Disks that are temporarily full, and disks from which machines boot."""
 
 import contextlib
 import os
 from pathlib import Path
 
 BOOT_DISK_BYTES = 1 << 20
-#: Without one Glance and Nova take the image for no disk: active, type 83, from block 1 on.
+#: Without a partition Glance and Nova do not recognize a disk image: active, type 83, from block 1 on.
 _PARTITION = bytes.fromhex("80000200830020000100000ff0700000")
 
 
 def boot_disk(code: bytes) -> bytes:
-    """Return a disk that a machine boots from, with this code and its data at 7c00h."""
+    """Return a disk from which a machine boots, with this code and its data at 7c00h."""
     sector = code.ljust(446, b"\0") + _PARTITION.ljust(64, b"\0") + b"\x55\xaa"
     return sector.ljust(BOOT_DISK_BYTES, b"\0")
 
 
 class Ballast:
-    """A file that takes all the room that a disk has left."""
+    """A file that takes all free space of a disk."""
 
     def __init__(self, disk: Path) -> None:
         self._file = disk / "ballast"
@@ -29,7 +29,7 @@ class Ballast:
                         file.write(bytes(size_bytes))
 
     def leave(self, room_bytes: int) -> None:
-        """Have so much room left on the full disk, or less."""
+        """Leave at most this much free space on the full disk."""
         os.truncate(self._file, max(self._file.stat().st_size - room_bytes, 0))
 
     def remove(self) -> None:

@@ -1,8 +1,8 @@
-"""What the dashboard draws of a fixed pool, for a test to compare: python -m support.drawings DIRECTORY
+"""The dashboard's drawings of a fixed pool, for comparison in a test: python -m support.drawings DIRECTORY
 
-Pixels would differ with each machine's fonts.  Compared is what does not depend on them: the places of the marks of all
-charts, which marks there are, and their colours.  The command stores that (DRAWINGS) and puts a picture of each view in
-the directory, to be looked at.
+Pixels would differ with the fonts of each machine.  Compared are properties that do not depend on fonts: the positions
+of the marks of all charts, the set of marks, and their colours.  The command stores these properties (DRAWINGS), and a
+picture of each view in the directory for visual inspection.
 """
 
 import json
@@ -19,7 +19,7 @@ from support.answers import FixedPool, served_answers
 from support.browser import running_browser, watched_page
 
 DRAWINGS = Path(__file__).parents[1] / "functional" / "dashboard_drawings.json"
-#: Of each view, what is there when it is complete, and how many of it.
+#: The selector that each view shows when it is complete, and the number of its elements.
 VIEWS = {
     "pool": (".slot", 16),
     "queue": ("tbody tr", 6),
@@ -69,7 +69,7 @@ _READ = """() => {
 
 
 def drawings(browser: Browser, pictures: Path) -> dict[str, Any]:
-    """Return by view and width what is where, and by view and scheme in which colours; pictures go to a directory."""
+    """Return marks and positions by view and width, and colours by view and scheme; write pictures to a directory."""
     pool, asked = FixedPool(hosts=1, running=4), Counter[str]()
     pool.turn(1)
 
@@ -86,7 +86,7 @@ def drawings(browser: Browser, pictures: Path) -> dict[str, Any]:
                 page.set_viewport_size({"width": width, "height": HEIGHT})
                 page.clock.set_fixed_time(datetime.fromtimestamp(pool.now_s(), UTC))
                 watched.open("pool")
-                # No list is asked for again before the answer is there; the hosts are asked for least often.
+                # A list is polled again only after its answer has been processed; the hosts are polled least often.
                 while not (asked["/v1/slots"] > 1 and asked["/v1/hosts"] > 1 and asked["/v1/batches?limit=100"] > 1):
                     page.wait_for_timeout(LOOK_MS)
                 for view, (part, count) in VIEWS.items():

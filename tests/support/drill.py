@@ -1,7 +1,7 @@
-"""A drill: clients work while the parts of a pool are hurt, and keep a ledger of their own.
+"""A drill: clients submit work while parts of the pool fail, and record what they know in a ledger.
 
-All is drawn from one seed: what is submitted, how it is submitted, which part fails when.  How these meet is not, so a
-finding is looked at in the logs, not by running the seed again.
+One seed determines what is submitted, how it is submitted, and which part fails when.  It does not determine how these
+events interleave, so findings are analyzed in the logs, not by running the seed again.
 """
 
 import contextlib
@@ -27,24 +27,24 @@ from support.deployment import Deployment
 from support.guests import Hypervisor
 from support.waiting import wait_until
 
-#: A pool that is hurt every three seconds, on a machine that others use, is away for minutes.  How long items took is
-#: told, and nothing is asserted of it.
+#: Time after which a client gives up.  A pool with a fault every three seconds, on a busy machine, may be unavailable
+#: for minutes.  The durations of items are recorded, but not checked.
 PATIENCE_S = 600.0
-#: A client that is not put off by a pool that does not answer for a while.
+#: Settings of a client that tolerates a pool that does not answer for a while.
 PATIENT = RunSettings(patience_s=PATIENCE_S, timeout_s=3600.0)
 PROJECTS = ("blue", "green")
 BATCH_SIZES = (1, 1, 1, 2, 5, 20, 50, 100)
-#: Of 100 items so many are of each kind.
+#: Number of items of each kind among 100 items.
 MIX = {"batch": 40, "left": 16, "cancelled": 10, "pipeline": 8, "task": 10, "gang": 8, "instance": 8}
-#: Subtasks of a pipeline and shares of a task, at most.
+#: Largest number of subtasks of a pipeline and of shares of a task.
 CHAIN = 4
-#: So many items are under way at any time.
+#: Number of items that are in progress at any time.
 CLIENTS = 10
 
 
 @dataclass(frozen=True)
 class Item:
-    """One submission: of a kind of MIX; an input for each job, process or slot."""
+    """One submission: its kind, from MIX, and an input for each job, process or slot."""
 
     kind: str
     number: int
@@ -53,12 +53,12 @@ class Item:
 
     @property
     def objects(self) -> int:
-        """Jobs, shares, processes or slots of an instance."""
+        """Number of jobs, shares, processes, or slots of an instance."""
         return len(self.inputs)
 
 
 def items(objects: int, seed: int) -> list[Item]:
-    """Draw submissions until they have this many jobs, shares, processes and slots."""
+    """Draw submissions until they have this many jobs, shares, processes and slots in total."""
     drawn: list[Item] = []
     endless = submissions(seed)
     while sum(item.objects for item in drawn) < objects:
@@ -67,7 +67,7 @@ def items(objects: int, seed: int) -> list[Item]:
 
 
 def submissions(seed: int) -> Iterator[Item]:
-    """Draw submissions without end."""
+    """Yield random submissions without end."""
     rng = random.Random(seed)
     for number in itertools.count():
         (kind,) = rng.choices(list(MIX), list(MIX.values()))
@@ -82,18 +82,18 @@ def submissions(seed: int) -> Iterator[Item]:
 
 @dataclass
 class Ledger:
-    """What clients know at the end: uuids by kind, and what is not as it should be."""
+    """What clients know at the end: the uuids of the submitted objects by kind, and the errors found."""
 
     uuids: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in MIX})
     wrong: list[str] = field(default_factory=list)
     #: Numbers of the items that have ended.
     ended: list[int] = field(default_factory=list)
-    #: How long each of them took.
+    #: Durations of these items.
     took_s: list[float] = field(default_factory=list)
 
 
 class Clients:
-    """Threads that submit items, one after the other, each by one of the APIs, and write the ledger."""
+    """Threads that submit items one after the other, each through one of the APIs, and write the ledger."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Clients:
 
     @property
     def busy(self) -> bool:
-        """Whether any has not ended."""
+        """Whether any thread still runs."""
         return any(thread.is_alive() for thread in self._threads)
 
     def _run(self) -> None:
@@ -144,7 +144,7 @@ class Clients:
             self.ledger.ended.append(item.number)
 
     def _next(self) -> Item | None:
-        """Return what is to be submitted now, when its time has come; None when there is no more."""
+        """Return the next item, waiting for it if necessary; None if there are no more."""
         with self._turn:
             return next(self._work, None)
 
@@ -196,14 +196,14 @@ class Clients:
         self._hold_against(item, self._batch_runner(item).run())
 
     def _left(self, item: Item) -> None:
-        """Submit a batch and leave; fetch its results by the other API."""
+        """Submit a batch, and fetch its results with another client, through the next API."""
         runner = self._batch_runner(item)
         runner.submit()
         found = self._client(item, 1).attached_runner(runner.batch_uuid, self._specs(item), **self._settings(item))
         self._hold_against(item, found.run())
 
     def _cancelled(self, item: Item) -> None:
-        """Cancel a batch, a pipeline or a task while its inputs are sent, or later; it may be complete before."""
+        """Cancel a batch, pipeline or task while its inputs are sent, or later; it may complete before that."""
         client = self._client(item, 1)
         make, cancel = {
             0: (self._pipeline_runner, client.cancel_pipeline),
@@ -224,7 +224,7 @@ class Clients:
 
     @staticmethod
     def _submit(runner: BatchRunner) -> None:
-        with contextlib.suppress(FpgaPoolError):  # what is cancelled meanwhile is not submitted
+        with contextlib.suppress(FpgaPoolError):  # it was cancelled meanwhile
             runner.submit()
 
     def _pipeline(self, item: Item) -> None:
@@ -238,11 +238,11 @@ class Clients:
             self._blame(item, f"{runner.batch_uuid}: {last.state} {last.reason or 'with a wrong result'}")
 
     def _task(self, item: Item) -> None:
-        """Run a task, a slot for each of its files."""
+        """Run a task with a slot for each of its files."""
         self._hold_against(item, self._task_runner(item).run())
 
     def _gang(self, item: Item) -> None:
-        """Queue a gang; cancel each fourth one."""
+        """Queue a gang; cancel every fourth one."""
         uuid = str(uuid4())
         client = self._client(item)
         self.ledger.uuids[item.kind].add(uuid)
@@ -256,7 +256,7 @@ class Clients:
             self._blame(item, f"{uuid}: {gang.state} {gang.reason}")
 
     def _instance(self, item: Item) -> None:
-        """Run a virtual machine on the first host that lets it start; it has its slots until it ends."""
+        """Run a virtual machine on the first host that lets it start; check that it holds its slots while it runs."""
         uuid = str(uuid4())
         hosts = itertools.cycle(self._pool.hosts[item.number % 4 :] + self._pool.hosts[: item.number % 4])
 
@@ -273,7 +273,7 @@ class Clients:
 
 
 def leased(store: Store) -> dict[str, list[str]]:
-    """Return the slots that instances have."""
+    """Return the slots that instances hold, by instance."""
     held: dict[str, list[str]] = {}
     with store.reading() as tx:
         for lease in tx.leases():
@@ -294,7 +294,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def patiently(call: Callable[[], Any]) -> Any:
-    """Call until the pool answers; ServiceUnavailable when it has not for long."""
+    """Repeat a call until the pool answers; raise ServiceUnavailable if it does not within PATIENCE_S."""
     until_s = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What dry runs on a pool in memory are made with."""
+"""Policies and contexts for dry runs on a pool in memory."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,7 +20,7 @@ from fpga_pool.model.transaction import Transaction
 
 
 def policies(gangs: GangPolicy | None = None, tasks: TaskPolicy | None = None) -> PoolPolicies:
-    """Return simple policies, but for those that are given."""
+    """Return the given policies, and simple ones where none is given."""
     online = Benefit(HoldParams(hold_s=0.0))
     return PoolPolicies(
         batches=lambda _: Ect(),
@@ -39,7 +39,7 @@ def context_of(
     timer: Callable[[], float] = lambda: 0.0,
     **chosen: Any,
 ) -> DryRunContext:
-    """Return what a dry run is made with; `read` begins a transaction that reads the pool."""
+    """Return the context of a dry run; `read` begins a transaction that reads the pool."""
     return DryRunContext(
         reading=lambda _: read(),
         catalogue=catalogue,

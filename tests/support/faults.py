@@ -1,4 +1,4 @@
-"""What is done to a pool in a drill: its parts are killed and stalled, its networks, disks and clocks fail."""
+"""Faults of a pool in a drill: processes are killed and stalled; networks, disks and clocks fail."""
 
 import contextlib
 import itertools
@@ -26,25 +26,25 @@ Act = tuple[str, Callable[[random.Random], None]]
 
 @dataclass
 class Faults:
-    """Hurts a pool by two threads: one its processes, servers, disks and clocks, one its networks and slots.
+    """Injects faults with two threads: one for processes, servers, disks and clocks, one for networks and slots.
 
-    In each round every part is hurt in every way, in another order.
+    Each round contains every fault of every part once, in a random order.
     """
 
     pool: Deployment
     servers: Sequence[Server]
     seed: int
-    #: Longer than a scheduler or a host may be silent.
+    #: Duration of a long stall, longer than a scheduler or a host may be silent.
     stall_s: float
-    #: By name of a process and what it leads to.
+    #: Relays by the name of a process and the name of the server to which they lead.
     relays: Mapping[tuple[str, str], Relay] = field(default_factory=dict)
-    #: By host or server, and by process.
+    #: Disks by host or server; clocks by process.
     disks: Mapping[str, Ballast] = field(default_factory=dict)
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
 
     def run(self, busy: Callable[[], bool]) -> None:
-        """Hurt the pool for as long as clients are busy; all parts are well when this returns."""
+        """Inject faults while clients are busy; when this returns, all parts work again."""
         begun_s = time.monotonic()
         others = threading.Thread(target=self._hurt, args=("networks", self._outer(), busy, begun_s))
         others.start()
@@ -81,7 +81,7 @@ class Faults:
         return acts
 
     def _wait_until_well(self) -> None:
-        """Wait for a sign of life of every process, some of which have just been started; the pool has its own time."""
+        """Wait until every process has reported again; only times of the pool's own clock are compared."""
         clients = [self.pool.client(api=api) for api in self.pool.endpoints]
         others = set(self.pool.names) - self.pool.endpoints.keys()
         before = patiently(lambda: _heard(clients[0]))
@@ -92,7 +92,7 @@ class Faults:
 
         def well() -> bool:
             for name in set(self.pool.names) - set(self.pool.running()):
-                self.pool.restart(name)  # as systemd does: one that lost its database while it started has ended
+                self.pool.restart(name)  # as systemd does; a process that lost its database during its start has ended
             return all(lives(client) for client in clients)
 
         until(well, "every process is back")
@@ -153,7 +153,7 @@ class Faults:
     def _filling(self, name: str, disk: Ballast) -> Callable[[random.Random], None]:
         def act(rng: random.Random) -> None:
             end_s = time.monotonic() + rng.uniform(0.5, 4.0)
-            for room_bytes in itertools.cycle((0, 4096, 8192, 65536)):  # what is written may fit in part
+            for room_bytes in itertools.cycle((0, 4096, 8192, 65536)):  # so that a write may succeed in part
                 disk.fill()
                 disk.leave(room_bytes)
                 if time.monotonic() > end_s:
@@ -171,7 +171,7 @@ class Faults:
             by_s = rng.choice((-HOUR_S, 0, HOUR_S))
             clock.set(by_s)
             if name.startswith("scheduler") and by_s > 0:
-                # One that started ahead of the others would make it an hour later for all of them.
+                # If it started with a clock ahead of the others, it would advance the time of all of them by an hour.
                 time.sleep(rng.uniform(0.5, 3.0))
                 clock.set(0)
             elif rng.random() < 0.5:
@@ -186,7 +186,7 @@ def _rounds(acts: Sequence[Act], rng: random.Random) -> Iterator[Act]:
 
 
 def _revived(server: Server) -> bool:
-    """Start a server if it has ended, as one may for which there was no room; return whether it answers."""
+    """Start a server if it has ended, for example because its disk was full; return whether it runs."""
     with contextlib.suppress(ServiceUnavailable):
         return server.start().running
     return False

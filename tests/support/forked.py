@@ -1,8 +1,9 @@
 """Runs the pool's daemons in processes forked from a server that has already imported their modules.
 
-Tests start hundreds of pools, and imports are half of what a start costs.  Tests of start-up itself, and measurements,
-start programs as an operator does.  What differs: modules of all daemons are loaded, eventlet may be among them, no
-`atexit` handler runs at the end, and limits, niceness and namespaces are those of the first start.
+Tests start hundreds of pools, and imports take half of the time of a start.  Tests of the start itself, and
+measurements, start programs as an operator does.  Forked processes differ: the modules of all daemons are loaded,
+possibly also eventlet; no `atexit` handler runs at the end; limits, niceness and namespaces are those of the first
+start.
 """
 
 import atexit
@@ -12,7 +13,7 @@ import faulthandler
 import gc
 import importlib
 import multiprocessing
-import multiprocessing.util  # its handler at exit, which waits for what is left, runs after ours
+import multiprocessing.util  # so that its exit handler, which waits for remaining processes, runs after ours
 import os
 import signal
 import subprocess
@@ -28,7 +29,7 @@ _PR_SET_PDEATHSIG = 1
 _DAEMONS = "fpga_pool.cli.daemons"
 
 _context = multiprocessing.get_context("forkserver")
-#: The daemons, and what they import when they need it.
+#: The daemons, and modules that they import on demand.
 _context.set_forkserver_preload(
     [
         *(f"{_DAEMONS}.{name}" for name in ("standalone", "scheduler", "agent", "api")),
@@ -36,7 +37,7 @@ _context.set_forkserver_preload(
         "fpga_pool.core.makespan.search.best",
     ]
 )
-#: To start a process, `multiprocessing` looks at the status of all others, which can be read only once.
+#: When it starts a process, `multiprocessing` reads the exit statuses of all others, which is possible only once.
 _statuses = threading.Lock()
 
 
@@ -66,7 +67,7 @@ class Forked:
 
     @classmethod
     def popen(cls, command: Sequence[str], **_: object) -> "Forked":
-        """Start the embedded pool that a command of `start_pool` starts."""
+        """Start the embedded pool, given the command with which `start_pool` would start it."""
         return cls("standalone", command[command.index("--config-file") :])
 
     @property
@@ -75,12 +76,12 @@ class Forked:
         return self.poll()
 
     def poll(self) -> int | None:
-        """Return the exit status, if it has ended."""
+        """Return the exit status; None while it runs."""
         with _statuses:
             return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended; return the exit status."""
+        """Wait until it has ended; return the exit status.  Raises TimeoutExpired."""
         wait([self._process.sentinel], timeout)
         if (status := self.poll()) is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
@@ -93,11 +94,11 @@ class Forked:
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask it to end (SIGTERM)."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it as kill -9 does."""
+        """Kill it (SIGKILL)."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -113,7 +114,7 @@ def _kill_all() -> None:
 def _run(
     daemon: str, options: Sequence[str], environment: Mapping[str, str], output: Connection, log: Path | None
 ) -> None:
-    # The server lives until nobody who may ask it for a process is left, and ends what it has forked.
+    # The fork server lives until no process has this descriptor open; its end kills the processes that it has forked.
     os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     owner = multiprocessing.parent_process()

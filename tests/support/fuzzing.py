@@ -1,4 +1,4 @@
-"""Input that is nearly right: valid messages and files, changed in a few places."""
+"""Almost valid input: valid messages and files with a few changes."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-#: Values at the bounds of types, and far beyond.
+#: Values at the limits of types, and far beyond.
 NUMBERS = st.sampled_from([0, -1, 2**31, 2**53, 2**63 - 1, 2**63, -(2**63) - 1, 10**30, 1e300, -1e300, 0.5])
 NOT_NUMBERS = st.sampled_from([float("inf"), float("-inf"), float("nan")])
 TEXTS = st.sampled_from(["", "../../x", "\0", "\ud800", "a" * 300, "%s", "\u202e", "0" * 5000]) | st.text(max_size=20)
@@ -28,7 +28,7 @@ def changed_messages(draw: Any, valid: Sequence[Any]) -> Any:
 
 
 def _changed(draw: Any, plain: Any) -> Any:
-    """Replace, add or remove a value, somewhere below."""
+    """Replace, add or remove a value at any depth."""
     what = draw(st.integers(0, 9))
     if isinstance(plain, dict) and plain and what > 1:
         key = draw(st.sampled_from(sorted(plain)))
@@ -46,7 +46,7 @@ def _changed(draw: Any, plain: Any) -> Any:
 
 @st.composite
 def changed_bytes(draw: Any, valid: Sequence[bytes]) -> bytes:
-    """Return a valid file with one to four pieces of it replaced by others, of the file or of any bytes."""
+    """Return a valid file in which one to four pieces are replaced, by other pieces of the file or by any bytes."""
     content: bytes = draw(st.sampled_from(valid))
     for _ in range(draw(st.integers(1, 4))):
         begin = draw(st.integers(0, len(content)))
@@ -60,7 +60,7 @@ def changed_bytes(draw: Any, valid: Sequence[bytes]) -> bytes:
 
 @st.composite
 def changed_leaves(draw: Any, valid: Any) -> Any:
-    """Return a valid plain value with one to three of its numbers and texts changed, each as likely as the others."""
+    """Return a valid plain value with one to three of its numbers and texts changed, all equally likely."""
     plain = copy.deepcopy(valid)
     leaves = list(_leaves(plain))
     for _ in range(draw(st.integers(1, 3))):
@@ -70,7 +70,7 @@ def changed_leaves(draw: Any, valid: Any) -> Any:
 
 
 def _leaves(plain: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each dictionary or list below that holds a number or a text, and where."""
+    """Yield the place of each number and text, as its dictionary or list and its key or index."""
     for key, value in list(plain.items() if isinstance(plain, dict) else enumerate(plain)):
         if isinstance(value, dict | list):
             yield from _leaves(value)

@@ -1,6 +1,6 @@
-"""A compute node that is an emulated guest: the installed kernel with version 2 of control groups alone.
+"""A compute node that is an emulated guest: the installed kernel with only version 2 of control groups.
 
-It has the libvirtd, QEMU, systemd and Python of this machine, and the package, in its initial file system.
+Its initial file system contains the libvirtd, QEMU, systemd and Python of this machine, and the package.
 """
 
 import os
@@ -19,11 +19,11 @@ MEMORY_MIB = 1536
 PCPUS = 2
 
 _PROGRAMS = ("libvirtd", "qemu-system-x86_64", "ip", "mount", "umount", "nsenter", "unshare", "setpriv")
-#: What has to be there for systemd to run machines.
+#: Programs that systemd needs to run machines.
 _SYSTEMD = ("dbus-daemon", "systemctl", "/lib/systemd/systemd", "/lib/systemd/systemd-machined")
-#: What systemd runs itself, where it has them.
+#: Programs that systemd runs itself, if they are installed.
 _SYSTEMD_PROGRAMS = ("systemd-executor", "systemd-shutdown")
-#: Files of libraries that programs open by themselves, where they are installed, and what libvirtd saves a guest with.
+#: Library files that programs load on demand, if they are installed, and the helper with which libvirtd saves a guest.
 _LIBRARIES = (
     "libvirt/connection-driver/libvirt_driver_qemu.so", "qemu/accel-tcg-*.so", "systemd/libsystemd-*.so",
     "libvirt_iohelper",
@@ -31,7 +31,7 @@ _LIBRARIES = (
 _DATA = (
     "libvirt/cpu_map/*", "qemu/bios-256k.bin", "qemu/kvmvapic.bin", "seabios/bios-256k.bin", "qemu/linuxboot_dma.bin",
     "dbus-1/system.conf", "dbus-1/system.d/org.freedesktop.systemd1.conf",
-    # libvirt takes a service that cannot be activated for one that is not there.
+    # libvirt treats a service that cannot be activated as one that does not exist.
     "dbus-1/system.d/org.freedesktop.machine1.conf", "dbus-1/system-services/org.freedesktop.machine1.service",
 )  # fmt: skip
 _MODULES = ("veth",)
@@ -51,7 +51,7 @@ _INIT = f"""#!/bin/busybox sh
 busybox mkdir -p {_DIRECTORIES}
 busybox ln -s /run /var/run
 """
-#: Where this is the first program.
+#: The init script if there is no systemd.
 _PLAIN = """\
 busybox mount -t proc proc /proc
 busybox mount -t sysfs sys /sys
@@ -64,7 +64,7 @@ busybox ip link set lo up
 sh /program.sh
 busybox poweroff -f
 """
-#: Where systemd is, with no units but these.
+#: The only units if systemd is the first program.
 _UNITS = {
     "default.target": "[Unit]\nDefaultDependencies=no\nWants=program.service\n",
     "dbus.socket": "[Unit]\nDefaultDependencies=no\n[Socket]\nListenStream=/run/dbus/system_bus_socket\n",
@@ -114,15 +114,15 @@ _SYSTEM_CONF = "[Manager]\nDefaultStandardOutput=tty\nLogTarget=console\nLogLeve
 
 
 def missing(*, systemd: bool) -> str:
-    """Return what this machine lacks for it; "" = nothing."""
+    """Return what this machine lacks for such a node; "" = nothing."""
     lacking = [name for name in (*_PROGRAMS, *(_SYSTEMD if systemd else ())) if find_program(name) is None]
     return f"not installed: {', '.join(lacking)}" if lacking else ""
 
 
 def build(kernel: Path, directory: Path, program: Path, *, systemd: bool) -> Path:
-    """Build the initial file system of a node that runs a program of Python, and then powers off.
+    """Build the initial file system of a node that runs a Python program and then powers off.
 
-    Under systemd, libvirtd and systemd-machined run before it; otherwise nothing does.
+    With `systemd`, libvirtd and systemd-machined run before the program; otherwise nothing else does.
     """
     root = directory / "root"
     guest_image.copy_modules(kernel, _MODULES, root)
@@ -172,7 +172,7 @@ def run(kernel: Path, initrd: Path, console: Path, timeout_s: float) -> str:
         "qemu-system-x86_64", "-accel", "tcg", "-smp", str(PCPUS), "-m", str(MEMORY_MIB),
         "-nodefaults", "-display", "none", "-no-reboot", "-serial", f"file:{console}",
         "-kernel", str(kernel), "-initrd", str(initrd),
-        # An emulated timer may be too late for the kernel's check of it.
+        # An emulated timer may fire too late for the kernel's check.
         "-append", "console=ttyS0 panic=-1 quiet no_timer_check",
     ]  # fmt: skip
     try:
@@ -193,7 +193,7 @@ def _python_path() -> str:
 
 
 def _python_files(program: Path) -> list[Path]:
-    """Return the files of all modules that a program imports at its top, and what packages say of themselves."""
+    """Return the files of all modules that a program imports at its top, and the metadata of installed packages."""
     listing = (
         f"import runpy, sys\nrunpy.run_path({str(program)!r}, run_name='imported')\n"
         "for module in list(sys.modules.values()):\n"

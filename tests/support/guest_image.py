@@ -1,4 +1,4 @@
-"""A guest that is built here: the installed Debian kernel, busybox, Python, and the guest's side of fpga_pool."""
+"""Builds guests from the installed Debian kernel, busybox, Python, and the guest's side of fpga_pool."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from fpga_pool.model.exceptions import NotFound
 
 COMMAND_S = 60.0
 
-#: In the order in which the kernel needs them.
+#: Modules in the order in which the kernel needs them.
 MODULES = ("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_console")
 PYTHON = "/usr/bin/python3"
 
-#: What a guest does: it asks its accelerators for the same thing over and over, and tells on its console.  `function`
-#: on the kernel's command line is theirs.
+#: A guest that has its accelerators compute on the same input over and over, and prints the results on its console.
+#: `function` on the kernel's command line is the function of the accelerators.
 INIT = """#!/bin/busybox sh
 busybox mkdir -p /proc /sys /dev /tmp
 busybox mount -t proc proc /proc
@@ -36,7 +36,7 @@ while true; do
 done
 """
 
-#: What a guest does that is to be busy: every vCPU computes for a share of each fifth of a second, `duty` percent on
+#: A guest that is busy: every vCPU computes for a share of each fifth of a second.  The share is `duty` percent, from
 #: the kernel's command line.
 BUSY_INIT = """#!/bin/busybox sh
 busybox mkdir -p /proc /dev
@@ -56,9 +56,9 @@ for vcpu in $(busybox seq $(busybox nproc)); do burn & done
 wait
 """
 
-#: What a guest does that is a process of a gang: it counts up to N of its command, `count N` or `count N rest SECONDS`,
-#: and powers off.  The command is in the tables of its firmware, or `command="count N"` on the kernel's command line.
-#: What it counts for is drawn when it boots, and is nowhere but in its memory.
+#: A guest that is a process of a gang: its command `count N` or `count N rest SECONDS` lets it count up to N and power
+#: off.  The command is in the tables of its firmware, or, as `command="count N"`, on the kernel's command line.  The
+#: uuid that it prints with each count is drawn when it boots, and exists only in its memory.
 COUNTING_INIT = """#!/bin/busybox sh
 busybox mkdir -p /proc /sys /dev
 busybox mount -t proc proc /proc
@@ -80,8 +80,8 @@ echo "done $born"
 busybox poweroff -f
 """
 
-#: What a guest does that sends as fast as it can, and heeds nobody: from `address` to the address `to` and the port
-#: `at`, on the kernel's command line.
+#: A guest that sends as fast as it can, regardless of any limit: from `address` to the port `at` of the address `to`,
+#: all on the kernel's command line.
 SENDING_INIT = """#!/bin/busybox sh
 busybox mkdir -p /proc /sys /dev
 busybox mount -t proc proc /proc
@@ -96,8 +96,8 @@ while true; do
     busybox sleep 1
 done
 """
-#: What a guest does that is a tenant's server with work for the pool: from `address`, by way of `via`, on the kernel's
-#: command line, it runs batches of a file of zeros of BYTES bytes.
+#: A guest that is a tenant's server with work for the pool: from `address`, through the gateway `via` (both on the
+#: kernel's command line), it runs batches of one file of zeros.
 CLIENT_INIT = """#!/bin/busybox sh
 busybox mkdir -p /proc /sys /dev /tmp
 busybox mount -t proc proc /proc
@@ -139,12 +139,12 @@ for name in names:
         if file.locate().is_file():
             print(file, file.locate(), sep="\t")
 """
-#: In the order in which the kernel needs them, after those of virtio.
+#: Network modules in the order in which the kernel needs them, after those of virtio.
 NET_MODULES = ("failover", "net_failover", "virtio_net")
 
 
 def kernel() -> Path | None:
-    """Return the newest installed kernel that has its modules here."""
+    """Return the newest installed kernel whose modules are installed; None if there is none."""
     found = [path for path in Path("/boot").glob("vmlinuz-*") if _modules(path).is_dir()]
     return max(found, default=None)
 
@@ -189,7 +189,7 @@ def build_sending(kernel: Path, directory: Path) -> Path:
 
 
 def build_client(kernel: Path, directory: Path, login: Mapping[str, str], megabytes: int) -> Path:
-    """Build the initial file system of a guest that logs in to a cloud and has a file of zeros computed, for ever."""
+    """Build the initial file system of a guest that logs in to a cloud, and submits a file of zeros repeatedly."""
     root = directory / "root"
     modules = (*MODULES[:-1], *NET_MODULES)
     copy_modules(kernel, modules, root)
@@ -203,7 +203,7 @@ def build_client(kernel: Path, directory: Path, login: Mapping[str, str], megaby
 
 
 def build_busy(directory: Path) -> Path:
-    """Build the initial file system of a guest that is busy; it has busybox and nothing else."""
+    """Build the initial file system of a busy guest, which contains only busybox."""
     root = directory / "root"
     (root / "bin").mkdir(parents=True)
     copy_busybox(root)
@@ -212,7 +212,7 @@ def build_busy(directory: Path) -> Path:
 
 
 def build_counting(directory: Path) -> Path:
-    """Build the initial file system of a guest that counts up to `count N` of its command."""
+    """Build the initial file system of a guest whose command `count N` lets it count up to N."""
     root = directory / "root"
     (root / "bin").mkdir(parents=True)
     copy_busybox(root)
@@ -221,7 +221,7 @@ def build_counting(directory: Path) -> Path:
 
 
 def packed(root: Path, directory: Path) -> Path:
-    """Turn a directory into an initial file system."""
+    """Pack a directory into an initial file system, and remove the directory."""
     image = directory / "initrd"
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
     image.write_bytes(_output([_busybox(), "cpio", "-o", "-H", "newc"], cwd=root, given=names))
@@ -230,24 +230,24 @@ def packed(root: Path, directory: Path) -> Path:
 
 
 def copy_modules(kernel: Path, names: Sequence[str], root: Path) -> None:
-    """Copy modules of a kernel, uncompressed, into `modules`; those that are built in are left out."""
+    """Copy modules of a kernel, uncompressed, into `modules`; modules that are built in are left out."""
     (root / "bin").mkdir(parents=True, exist_ok=True)
     (root / "modules").mkdir()
     for name in names:
         source = next(_modules(kernel).rglob(f"{name}.ko*"), None)
-        if source is not None:  # or it is built in
+        if source is not None:  # otherwise it is built in
             _unpack(source, root / "modules" / f"{name}.ko")
 
 
 def copy_busybox(root: Path) -> None:
-    """Give it the programs of the shell."""
+    """Copy busybox, which provides the shell and its programs."""
     copy(root, Path(_busybox()))
     if not (root / "bin" / "busybox").exists():
         (root / "bin" / "busybox").symlink_to(_busybox())
 
 
 def write_init(root: Path, text: str) -> None:
-    """Write what the kernel runs first."""
+    """Write the program that the kernel runs first."""
     init = root / "init"
     init.write_text(text)
     init.chmod(0o755)
@@ -301,7 +301,7 @@ def _copy_python(root: Path, names: str) -> None:
 
 
 def _copy_distributions(root: Path) -> None:
-    """Copy the client, and what it needs, as they are installed here: they read files of their own, and metadata."""
+    """Copy the client and its dependencies as they are installed here, with the data files and metadata they read."""
     site = root / _site()
     ignored = shutil.ignore_patterns("__pycache__", "dashboard")
     shutil.copytree(Path(fpga_pool.__file__).parent, site / "fpga_pool", ignore=ignored)
@@ -315,7 +315,7 @@ def _copy_distributions(root: Path) -> None:
 
 
 def _python_files(names: str) -> list[Path]:
-    """Return what of the standard library is needed to import modules of these names, with commas between."""
+    """Return the files of the standard library that are needed to import modules, named with commas between."""
     program = (
         "import sys\nsys.argv = ['x', '--help']\ntry:\n    import " + names + "\nexcept SystemExit:\n    pass\n"
         "for module in list(sys.modules.values()):\n"
@@ -328,6 +328,6 @@ def _python_files(names: str) -> list[Path]:
 
 
 def _site() -> Path:
-    """Return a directory where Python looks for modules by itself."""
+    """Return a directory on Python's default import path, relative to the root directory."""
     standard = _ask("import os; print(os.path.dirname(os.__file__))")[0]
     return Path(standard).relative_to("/")

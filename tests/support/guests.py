@@ -1,4 +1,4 @@
-"""Virtual machines of the simulated guest driver, and what libvirt's hook says of them to the agent of their host."""
+"""Virtual machines of the simulated guest driver, reported to the agent of their host as by libvirt's hook."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ DOMAIN = """<domain><name>{uuid}</name><uuid>{uuid}</uuid><metadata>
 
 
 class Hypervisor:
-    """That of one host.  Its directory has a short name: a socket is there."""
+    """The hypervisor of one host.  The path of its directory must be short, because it contains a socket."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
@@ -27,7 +27,7 @@ class Hypervisor:
 
     @property
     def options(self) -> Options:
-        """The options of the host's agent."""
+        """Options of the host's agent."""
         guests = {
             "guest_driver": "simulated",
             "simulated_guests_dir": self._directory,
@@ -47,7 +47,7 @@ class Hypervisor:
         return True
 
     def end(self, uuid: str) -> None:
-        """End a machine; an agent that cannot be told sees it."""
+        """End a machine; an agent that does not answer notices it later."""
         domain = self._file(uuid).read_text()
         self._file(uuid).unlink()
         self._ask("release", domain)

@@ -1,7 +1,8 @@
-"""Connections that hold on to data ports: `python -m support.hostile`, with their ports and words as JSON on stdin.
+"""Connections that occupy data ports: `python -m support.hostile`, with ports and data to send as JSON on stdin.
 
-Each says its words and reads until it is closed, or closes by itself when it has an answer or as soon as it has spoken;
-then it is opened again, after a pause.  They come from as many addresses of 127.0.0.0/8, each of another /24, as asked.
+Each connection sends its data and reads until it is closed, or closes itself when it has an answer or as soon as its
+data is sent.  After a pause it is opened again.  The connections come from as many addresses of 127.0.0.0/8 as
+requested, each in another /24.
 """
 
 import hashlib
@@ -14,25 +15,25 @@ import time
 from fpga_pool.transfer import frames
 
 LOOK_S = 0.05
-#: When a connection is closed by its peer: never, when it has an answer, when it has spoken.
+#: When this program closes a connection: never, when it has an answer, when the data is sent.
 STAYS, ANSWERED, SPOKEN = "stays", "answered", "spoken"
-#: What the program says once each connection has spoken.
+#: Printed once all connections have sent their data.
 ATTACKING = "attacking"
 
 
 def stranger(token: str) -> bytes:
-    """Return the first words of a client with this token."""
+    """Return the first message of a client with this token."""
     return frames.encode(frames.Hello(token))
 
 
 def lane(token: str, data: bytes) -> bytes:
-    """Return the words of a lane for one small job."""
+    """Return the messages of a lane for one small job."""
     order = frames.Order(1, token, len(data), hashlib.sha256(data).hexdigest())
     return frames.encode(order) + frames.encode_data_header(len(data)) + data
 
 
 class Connections:
-    """All of them, in one thread."""
+    """All connections, served by one thread."""
 
     def __init__(
         self, ports: list[tuple[str, int]], said: list[bytes], pause_s: float, leaves: str, sources: int

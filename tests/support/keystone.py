@@ -1,4 +1,4 @@
-"""A Keystone of one user over HTTP, which answers as `keystoneauth1.fixture` says."""
+"""A simulated Keystone of one user, over HTTP; `keystoneauth1.fixture` makes its answers."""
 
 import contextlib
 import json
@@ -43,14 +43,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Keystone:
-    """Issues TOKEN, of an administrator, for PASSWORD, and says whose it is.
+    """Issues TOKEN, an administrator's token, for PASSWORD, and validates it.
 
     `catalogue` maps types of services to their public URLs.
     """
 
     def __init__(self, url: str) -> None:
         self.catalogue: dict[str, str] = {}
-        #: How the user logs in, as clouds.yaml has it.
+        #: The user's login, in the form of clouds.yaml.
         self.account = {
             "auth_url": f"{url}/v3",
             "username": "user",
@@ -61,7 +61,7 @@ class Keystone:
         }
 
     def token(self) -> fixture.V3Token:
-        """Return what Keystone says of the token."""
+        """Return the content of the token."""
         token = fixture.V3Token()
         token.set_project_scope(id="a" * 32)
         for role in ("reader", "member", "manager", "admin"):

@@ -1,6 +1,6 @@
-"""Tutorial notebooks, run and compared.
+"""Runs tutorial notebooks and reads their outputs.
 
-`python -m support.notebooks` runs those that are stored with their outputs, and stores what they print now.
+`python -m support.notebooks` runs the notebooks that are stored with their outputs, and stores the new outputs.
 """
 
 import tempfile
@@ -16,14 +16,14 @@ TIMEOUT_S = 240
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    """Return a valid notebook."""
+    """Read and validate a notebook."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     return notebook
 
 
 def run(notebook: nbformat.NotebookNode, directory: Path) -> None:
-    """Run all cells, which then have their outputs."""
+    """Run all cells, and store their outputs in the notebook."""
     resources = {"metadata": {"path": str(directory)}}
     NotebookClient(
         notebook, timeout=TIMEOUT_S, kernel_name="python3", resources=resources, record_timing=False
@@ -31,7 +31,7 @@ def run(notebook: nbformat.NotebookNode, directory: Path) -> None:
 
 
 def runs_in_pages(notebook: nbformat.NotebookNode) -> bool:
-    """Return whether the build of the documentation runs it, because it has the same outputs on every machine."""
+    """Return whether the documentation's build runs a notebook, because its outputs are the same on every machine."""
     return notebook.metadata.get("mystnb", {}).get("execution_mode") == "force"
 
 
@@ -45,13 +45,13 @@ def _text(output: nbformat.NotebookNode) -> str:
 
 
 def main() -> None:
-    """Store outputs."""
+    """Run the notebooks that are stored with outputs, and store these."""
     for path in sorted(TUTORIALS.glob("*.ipynb")):
         notebook = read(path)
         if not runs_in_pages(notebook):
             with tempfile.TemporaryDirectory() as directory:
                 run(notebook, Path(directory))
-            # The version of Python is that of this machine.
+            # Leave out the version of Python, which depends on the machine.
             notebook.metadata.language_info = {"name": "python"}
             nbformat.write(notebook, path)
 

@@ -57,7 +57,7 @@ _LEASE = Lease(
     granted_at=_AT - 3600.0, function="sha256",
 )  # fmt: skip
 
-#: By kind, an object and its event: name, state before and after, reason.
+#: By kind, an object and its event: name, state before, state after, reason.
 _EXAMPLES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "slot.faulted": (_SLOT, ("SlotChanged", "READY", "FAULTED", _GONE)),
     "slot.recovered": (
@@ -102,7 +102,7 @@ _EXAMPLES: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 
 def sample(kind: Kind) -> str:
-    """Return the sample of a kind, as its file has it."""
+    """Return the sample of a kind, as it is stored in its file."""
     thing, (event, before, after, *reason) = _EXAMPLES[kind.event_type]
     entry = HistoryEntry(_AT, event, before, after, 1, *reason)
     assert kind.is_told(thing, entry), kind.event_type

@@ -1,4 +1,4 @@
-"""A server as Nova and libvirt describe it, as far as its port goes."""
+"""The description of a server by Nova and libvirt, reduced to its port."""
 
 _DOMAIN = """<domain><name>instance-1</name><uuid>{server}</uuid><metadata>
   <n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1"><n:owner><n:project uuid="{project}">x</n:project>
@@ -8,5 +8,5 @@ _DOMAIN = """<domain><name>instance-1</name><uuid>{server}</uuid><metadata>
 
 
 def domain(*, server: str, port: str, address: str, project: str = "demo", limits: str = "") -> str:
-    """Return the description of a server (by its uuid) with one port, whose tap may have limits of libvirt."""
+    """Return the description of a server (by its uuid) with one port; `limits` are those of libvirt for its tap."""
     return _DOMAIN.format(server=server, port=port, address=address, project=project, limits=limits)

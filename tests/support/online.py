@@ -1,4 +1,4 @@
-"""Users of a pool that runs an online policy, and its catalogue: functions that gain little on a slot, and much."""
+"""Users of a pool that runs an online policy, and a catalogue of functions with low and high speedups."""
 
 import hashlib
 import random
@@ -44,7 +44,7 @@ source = "test"
 
 
 def write_catalogue(directory: Path) -> Path:
-    """Return a file: one card of two slots, which load in 0.1 s; speedups 2, 3 and 30."""
+    """Write a catalogue with a card of two slots, which load in 0.1 s, and speedups 2, 3 and 30; return its path."""
     functions = "".join(
         FUNCTION.format(name=name, cpu_s_per_byte=seconds / BYTES, slot_s_per_byte=SLOT_S / BYTES)
         for name, seconds in CPU_S.items()
@@ -55,7 +55,7 @@ def write_catalogue(directory: Path) -> Path:
 
 
 class Users:
-    """Jobs of known results, each a batch of its own, at given moments."""
+    """Submits jobs with known results, in batches, each in its own thread."""
 
     def __init__(self, client: Client, directory: Path, policy: str = POLICY) -> None:
         self._client, self._directory, self._policy = client, directory, policy
@@ -80,7 +80,7 @@ class Users:
             thread.join(max(until_s - time.monotonic(), 0.0))
 
     def wrong(self) -> list[tuple[str, JobOutcome | None]]:
-        """Return what has no result, or another than it should have."""
+        """Return the jobs with no result or a wrong one; None stands for a job without outcome."""
         found: list[tuple[str, JobOutcome | None]] = []
         for name, payloads in self.payloads.items():
             jobs: Sequence[JobOutcome | None] = [None] * len(payloads)

@@ -1,7 +1,7 @@
-"""Commands of `openstack` one after the other in one process, because each takes two seconds to begin.
+"""Commands of `openstack`, run one after the other in one process, because each would take two seconds to start.
 
-Run as a program by the interpreter of `openstack`: reads the words of a command as JSON, a line for each, and writes a
-line of JSON with its exit status, output and errors.
+As a program, run by the interpreter of `openstack`, this reads the words of one command per line, as JSON, and writes
+a line of JSON with the command's exit status, output and errors.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ class OpenStackCommands:
         )
 
     def run(self, words: Sequence[str]) -> tuple[int, str, str]:
-        """Return exit status, output and errors of a command; one that takes too long ends the process."""
+        """Run a command; return exit status, output and errors.  A command that takes too long ends the process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         timer = threading.Timer(self._timeout_s, self._process.kill)

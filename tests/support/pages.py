@@ -18,21 +18,21 @@ from support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "doc" / "source"
-#: The page of the name that is not below `SOURCE`.
+#: Name of the only page that is not below `SOURCE`.
 README = "README"
-#: The test that runs commands as they are.
+#: The test that runs commands exactly as they are shown.
 PAGES_TEST = "functional/test_pages.py"
-#: A command that runs until it is stopped, and the output that says that it is ready.
+#: A command that runs until it is stopped, and the output that shows that it is ready.
 SERVER = "fpga-pool-standalone"
 READY = re.compile(rf"^{SERVER}: ready on (\S+)\n{SERVER}: dashboard on \S+$", re.MULTILINE)
-#: Of the pool as pages show it; that of the test has a port of its own.
+#: Address of the pool in pages; the pool of a test has another port.
 ENDPOINT = "http://127.0.0.1:9511"
 START_TIMEOUT_S, PAGE_TIMEOUT_S, STOP_TIMEOUT_S = 240.0, 480.0, 120.0
 
 _DIRECTIVE = re.compile(r"( *)\.\. code-block:: (\w+)$")
 _FENCE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 _PROMPT = re.compile(r"(?:[\w-]+ )?[$#] (.*)")
-#: What differs from run to run: these are compared by their form only.
+#: Text that differs from run to run; it is replaced by a name before texts are compared.
 _VARIABLE = (
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
@@ -42,7 +42,7 @@ _VARIABLE = (
     (re.compile(r"(?<= standalone:)\d+(?= )"), "PROCESS"),
     (re.compile(r"(?<=\| )[\w-]{24}(?= \|)"), "CODE"),
     (re.compile(r"\d+\.\d+(e-\d+)?"), "NUMBER"),
-    # Complete are both; the client has told the pool that it holds the result, or is about to.
+    # Both states are possible: a client tells the pool that it holds the result, which may happen a little later.
     (re.compile(r"\bRESULT_HELD\b"), "COMPLETED"),
     (re.compile(r"-{2,}"), "--"),
     (re.compile(r"[ \t]+"), " "),
@@ -51,7 +51,7 @@ _VARIABLE = (
 
 @dataclass(frozen=True)
 class Block:
-    """A code block: what language it is in, the file that its caption names, and its lines without indentation."""
+    """A code block: its language, the file name in its caption, and its lines without indentation."""
 
     language: str
     caption: str
@@ -61,7 +61,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Command:
-    """A command as a page shows it, with the output that is shown below it."""
+    """A command shown in a page, with the output shown below it."""
 
     line: int
     text: str
@@ -92,7 +92,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def commands(page: Path) -> list[Command]:
-    """Return the commands of a page: those behind a prompt in its console blocks, and the lines of its shell blocks."""
+    """Return the commands of a page: lines after a prompt in console blocks, and the lines of shell blocks."""
     found = []
     for block in blocks(page):
         if block.language not in ("console", "shell"):
@@ -112,7 +112,7 @@ def commands(page: Path) -> list[Command]:
 
 
 def _goes_on(text: str) -> bool:
-    """Return whether a command has more lines: it ends with a backslash, or within quotes."""
+    """Return whether a command continues on the next line: it ends with a backslash, or within quotes."""
     try:
         shlex.split(text, comments=True)
     except ValueError:
@@ -128,7 +128,7 @@ def _command(line: str, language: str) -> str | None:
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Return whether output is what a page shows; `...` in a page stands for any text."""
+    """Return whether output matches what a page shows; `...` in a page matches any text."""
     pattern = re.escape(_form(shown)).replace(re.escape("..."), ".*")
     return re.fullmatch(pattern, _form(printed), re.DOTALL) is not None
 
@@ -149,13 +149,13 @@ def run(
     timeout_s: float = PAGE_TIMEOUT_S,
     extra: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Run commands of a page in one shell, in `directory`; return where the page differs from what happened.
+    """Run commands of a page in one shell, in `directory`; return where their results differ from the page.
 
-    `shell` is the command that runs a script, `extra` are more variables of its environment.
+    `shell` is the command that runs a script; `extra` are additional environment variables.
 
-    Blocks with a caption are files of that name. `pool`: the commands are for an embedded pool, which is started as the
-    page says, or else as the user's guide does. A command is expected to fail if what is shown is the message of a
-    program; output is compared where the page shows any.
+    Blocks with a caption are written to files of that name. With `pool`, the commands use an embedded pool, which is
+    started as in the page, or else as in the user's guide. A command must fail if the page shows an error message of
+    its program. Output is compared if the page shows any.
     """
     home = directory / "home"
     home.mkdir(exist_ok=True)
@@ -172,7 +172,7 @@ def run(
                 return [f"{page.name}:{command.line}: {command.text}: shown\n{command.output}\nprinted\n{said[0]}"]
             endpoint = said[1]
             environment["FPGA_POOL_ENDPOINT"] = endpoint
-        if pool and not starts:  # the page says nothing of where the pool keeps its state
+        if pool and not starts:  # the page does not say where the pool keeps its state
             database = home / ".local" / "state" / "fpga_pool" / "pool.sqlite"
             environment["OS_DATABASE__CONNECTION"] = f"sqlite:///{database}"
         for block in blocks(page):
@@ -184,7 +184,7 @@ def run(
 
 @contextlib.contextmanager
 def _running(command: str, directory: Path, environment: Mapping[str, str]) -> Iterator[re.Match[str]]:
-    """Start a pool, yield what it prints with its address once it is ready, and stop it."""
+    """Start a pool, yield its output with the address once it is ready, and stop it at the end."""
     log = directory / "pool.log"
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -207,7 +207,7 @@ def _results(
     mark = "=#=#= end of command"
     script = "".join(f"{{ {text}\n}} 2>&1\nstatus=$?; echo; echo '{mark}' $status\n" for text in texts)
     (directory / "page.sh").write_text(script)
-    # Unlike the timeout of `run`, this one ends the commands that the shell has started, too.
+    # Unlike the timeout of `run`, this one also ends the commands that the shell has started.
     done = subprocess.run(
         ["timeout", "--kill-after=10", f"{timeout_s}", *shell, "page.sh"],
         stdin=subprocess.DEVNULL,
@@ -237,7 +237,7 @@ def _differences(page: Path, todo: Sequence[Command], results: Sequence[tuple[in
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table of commands: those of a page that begin so, and the test that runs them or why none does."""
+    """A row of the table of commands: a page, the beginning of its commands, and their test or why there is none."""
 
     page: str
     begins: str
@@ -252,13 +252,13 @@ def table() -> list[Row]:
 
 
 def row_of(page: str, command: Command, rows: Sequence[Row]) -> Row | None:
-    """Return the row of a command: of those that fit the one that says most of it."""
+    """Return the row of a command: the one with the longest matching beginning, None if none matches."""
     fitting = [row for row in rows if row.page == page and command.text.startswith(row.begins)]
     return max(fitting, key=lambda row: len(row.begins), default=None)
 
 
 def pages() -> dict[str, list[Command]]:
-    """Return the commands of each page that has any, by its name below doc/source, and of `README`."""
+    """Return the commands of all pages that have any, by the name of the page below doc/source, or `README`."""
     found = {page.relative_to(SOURCE).with_suffix("").as_posix(): commands(page) for page in SOURCE.rglob("*.rst")}
     found[README] = commands(path_of(README))
     return {name: found[name] for name in sorted(found) if found[name]}
@@ -270,7 +270,7 @@ def path_of(name: str) -> Path:
 
 
 def main() -> None:
-    """Print for each page how many commands it has, how many a test runs as they are, and how many otherwise."""
+    """Print for each page the numbers of its commands: all, those tested as shown, and those tested otherwise."""
     rows = table()
     counts: dict[str, tuple[int, ...]] = {}
     for name, shown in pages().items():

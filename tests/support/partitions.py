@@ -1,4 +1,4 @@
-"""Ports of this machine that are cut off from their clients."""
+"""Blocks traffic of TCP ports of this machine."""
 
 import subprocess
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from fpga_pool.model.exceptions import ServiceUnavailable
 from support.servers.process import find_program
 
-#: What becomes of packets: they are lost, or end the connections that they belong to.
+#: What happens to packets: they are lost, or end the connections to which they belong.
 LOST, REFUSED = "drop", "reject with tcp reset"
 
 _RULES = """\
@@ -21,9 +21,9 @@ list table inet {table}
 
 @contextmanager
 def parted(port: int, fate: str) -> Iterator[None]:
-    """Let no packet from or to a TCP port arrive; ServiceUnavailable if that is not possible here."""
+    """Block all packets from and to a TCP port; raise ServiceUnavailable if that is not possible here."""
     table = f"parted_{port}"
-    # The kernel removes a table with the process that owns it, and that ends with its input.
+    # The kernel removes the table when the process that owns it ends, that is, when its input is closed.
     command = [find_program("nft") or "nft", "--interactive"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -1,4 +1,4 @@
-"""Callers of a scheduler in tests: everybody at once, each call signed by one that may make it."""
+"""Callers of a scheduler in tests: one object for all roles, which signs each call as a role that may make it."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,18 +12,18 @@ from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
 
 def identity(keys: Path, role: Role, name: str) -> Identity:
-    """Return a caller with the key that `fpga-pool-manage keys create` has made for its role."""
+    """Return the identity of a caller, with its role's key from `fpga-pool-manage keys create`."""
     file = {Role.SCHEDULER: "tokens", Role.API: "api", Role.NOVA: "nova"}[role]
     return Identity(role, name, private_key("key", str(keys / f"{file}.pem")))
 
 
 def scheduler_gate(key: Ed25519PrivateKey) -> Gate:
-    """Return the gate of a scheduler in which all callers have the same key."""
+    """Return the gate of a scheduler whose callers all have the same key."""
     return Gate(_only(key), SCHEDULER_METHODS)
 
 
 def agent_gate(key: Ed25519PrivateKey) -> Gate:
-    """Return the gate of an agent in which all callers have the same key."""
+    """Return the gate of an agent whose callers all have the same key."""
     return Gate(_only(key), AGENT_METHODS)
 
 
@@ -32,9 +32,9 @@ def _only(key: Ed25519PrivateKey) -> Callable[[Role, str], Sequence[Ed25519Publi
 
 
 class Callers:
-    """`SchedulerAPI` of which each method is called by a role that may, with one key for all.
+    """A `SchedulerAPI` that calls each method as a role that may call it, with one key for all roles.
 
-    What an agent calls is called by the agent of the host that it is about.
+    Methods of agents are called as the agent of the host that they concern.
     """
 
     def __init__(self, transport: Any, key: Ed25519PrivateKey, **options: Any) -> None:
@@ -53,7 +53,7 @@ class Callers:
         return call
 
     def by(self, role: Role, name: str) -> SchedulerAPI:
-        """Return the scheduler as one caller has it."""
+        """Return the API of the scheduler for one caller."""
         identity = Identity(role, name, self._key)
         if (role, name) not in self._apis:
             self._apis[role, name] = SchedulerAPI(self._transport, identity, **self._options)

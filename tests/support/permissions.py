@@ -1,4 +1,4 @@
-"""What each persona may do, as doc/source/admin/policy.rst says it; requests that are possible, for each operation."""
+"""The permissions of each persona, as in doc/source/admin/policy.rst, and a valid request for each operation."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ from support.personas import OTHER_PROJECT, PROJECT
 NOUNS = ("batch", "gang", "pipeline", "task")
 #: Kinds of objects that belong to a project.
 OF_PROJECTS = {*NOUNS, "design", "instance", "job"}
-#: What admins do to the designs of any project, by their ids alone.
+#: Operations of admins on the designs of any project, by id only.
 OF_ANY_PROJECT = {"change_design", "show_design_bitstream"}
 ALL_PROJECTS = "all"
 
 OWN = {"reader", "member", "manager", "admin"}
 USE = {"member", "manager", "admin"}
 OPERATE = {"admin", "system admin"}
-#: These have no project: what they may see is of all.
+#: Personas of system scope: they have no project, and see the objects of all projects.
 SYSTEM = {"system reader", "system manager", "system admin"}
 INSPECT = {*OPERATE, *SYSTEM, "service"}
 CATALOGUE = {*OWN, *INSPECT}
-#: Personas by the name of an operation, written out: a change of the table of operations is noticed here.
+#: Allowed personas by operation; all are written out, so that a changed table of operations is noticed here.
 ALLOWED = {
     **{f"{verb}_{noun}": USE for verb in ("create", "cancel") for noun in NOUNS},
     **{f"list_{nouns}": OWN for nouns in ("batches", "gangs", "pipelines", "tasks", "jobs", "batch_jobs")},
@@ -100,7 +100,7 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 BODIES |= {f"plan_{noun}": BODIES[f"create_{noun}"] for noun in ("batch", "gang", "pipeline", "task")}
 SOURCE = {"source_address": "127.0.0.1", "source_port": 1}
-#: Requests that name what may be another project's elsewhere than in their path: kind of object, method, path, body.
+#: Requests that may name an object of another project outside their path: kind of the object, method, path and body.
 NAMED_ELSEWHERE = [
     ("batch", "POST", "/v1/batches", {"jobs": [JOB], "after": ["<uuid>"]}),
     ("batch", "POST", "/v1/plans", {"jobs": [JOB], "after": ["<uuid>"]}),
@@ -122,8 +122,8 @@ NAMED_ELSEWHERE = [
 
 SLOT, CARD = "node-2/card-0/r0", "node-2/card-0"
 NO_FUNCTION = "is not in the catalogue"
-#: Each command: its arguments, the operations that it requests, and what it tells whoever may request them and gets
-#: nothing done ("" = it is done).  "<noun>" is what a project has of that kind; DIR is a directory.
+#: Each command: its arguments, the operations that it requests, and its error message for a caller who may request
+#: them ("" = it succeeds).  "<noun>" is an object of that kind in the project; DIR is a directory.
 COMMANDS = {
     "batch attach": ("<batch> --output-dir DIR", ["show_batch", "list_batch_jobs"], "the pool does not hold 1 of 1"),
     "batch cancel": ("<batch>", ["cancel_batch"], ""),
@@ -202,7 +202,7 @@ COMMANDS_OF_ANY_PROJECT = {"design approve", "design reject", "design revoke", "
 
 
 def body_of(operation: str, job: str) -> dict[str, Any] | None:
-    """Return the body of a request for an operation that is possible; some are about a job of the batch."""
+    """Return the body of a valid request for an operation; some bodies name a job of the batch."""
     if operation == "create_tickets":
         return {"tickets": [{"job": job, "purpose": "send", **SOURCE}]}
     if operation == "confirm_results":
@@ -211,14 +211,14 @@ def body_of(operation: str, job: str) -> dict[str, Any] | None:
 
 
 def noun_of(command: str) -> str:
-    """Return of what kind the object is that the arguments of a command name; "" = it is not of a project."""
+    """Return the kind of the project's object that a command's arguments name; "" = none."""
     return COMMANDS[command][0].partition("<")[2].partition(">")[0]
 
 
 def expected_status(operation: Operation, persona: str, owner: str, named: str | None, succeeded: int) -> int:
-    """Return the status of a request that is possible and, where it is allowed, is answered with `succeeded`.
+    """Return the expected status of a valid request; `succeeded` is the status if it is allowed.
 
-    `owner` is the project of the object of its path, `named` the project that its parameter names.
+    `owner` is the project of the object in the path, `named` the project in the parameter `project_id`.
     """
     if persona not in ALLOWED[operation.name]:
         return 403

@@ -1,4 +1,4 @@
-"""Tokens of each persona, as Keystone's own middleware reads them."""
+"""Tokens of each persona, in the form that Keystone's middleware reads."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from fpga_pool.conf.opts import register_opts
 
-#: Roles of a token, with those that they imply in Keystone; of a project, unless the name begins with another scope.
+#: Roles in a token, including implied ones.  The scope is a project, unless the name begins with another scope.
 PERSONAS = {
     "reader": ["reader"],
     "member": ["reader", "member"],
@@ -24,7 +24,7 @@ PERSONAS = {
     "system admin": ["reader", "member", "manager", "admin"],
     "domain admin": ["reader", "member", "manager", "admin"],
 }
-#: For `parametrize`: three of them stand for all, unless everything is tested.
+#: For `parametrize`: quick runs test only three personas; the others are marked long.
 SOME_UNLESS_LONG = [
     pytest.param(name, marks=() if name in ("member", "admin", "system reader") else pytest.mark.long)
     for name in PERSONAS
@@ -33,7 +33,7 @@ PROJECT, OTHER_PROJECT = "a" * 32, "b" * 32
 
 
 def token(roles: list[str], project: str = PROJECT, scope: str = "project") -> tokens.V3Token:
-    """Return what Keystone says of a token; project ids are as Keystone makes them."""
+    """Return the content of a token; project ids have the form of Keystone's."""
     found = tokens.V3Token(user_id="u" * 32)
     if scope == "system":
         found.set_system_scope()
@@ -48,7 +48,7 @@ def token(roles: list[str], project: str = PROJECT, scope: str = "project") -> t
 
 @contextlib.contextmanager
 def known_tokens() -> Iterator[None]:
-    """Make Keystone's middleware know a token of each persona by its name, and `other`: one of another project."""
+    """Let Keystone's middleware accept a persona's name as its token, and `other` as one of another project."""
     fixture = AuthTokenFixture()
     fixture.setUp()
     for name, roles in PERSONAS.items():
@@ -61,7 +61,7 @@ def known_tokens() -> Iterator[None]:
 
 
 def keystone_configuration(directory: Path) -> cfg.ConfigOpts:
-    """Return the configuration of an API whose callers have tokens of a Keystone that it does not have to reach."""
+    """Return the configuration of an API with Keystone authentication that need not reach Keystone."""
     path = directory / "api.conf"
     path.write_text("[keystone_authtoken]\nwww_authenticate_uri = http://keystone.test\nauth_type = none\n")
     conf = cfg.ConfigOpts()

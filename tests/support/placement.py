@@ -1,4 +1,4 @@
-"""Placement itself as a process, with its own database; it trusts everybody."""
+"""The Placement service as a process, with its own database; it does not authenticate callers."""
 
 import contextlib
 import subprocess
@@ -14,7 +14,7 @@ START_S = 180.0
 
 
 class Placement:
-    """Starts and stops on the same database and port."""
+    """A Placement process that can be stopped, and started again with the same database and port."""
 
     def __init__(self, database_url: str, log: Path) -> None:
         port = free_port()
@@ -27,21 +27,21 @@ class Placement:
 
     @property
     def section(self) -> dict[str, object]:
-        """What [placement] of the pool's configuration says of it.
+        """The section [placement] of the pool's configuration for this service.
 
-        While it is away its port refuses connections; where it is just slow, it is waited for.
+        Its port refuses connections while it is stopped; the timeout is long enough for a slow machine.
         """
         account = {"auth_type": "admin_token", "endpoint": self.url, "token": "admin", "endpoint_override": self.url}
         return account | {"timeout": 120}
 
     @property
     def pid(self) -> int:
-        """The number of the process, which has been started."""
+        """Process ID; the process must have been started."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, and return when it answers."""
+        """Start it, and wait until it answers."""
         with self._log.open("a") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         give_up_s = time.monotonic() + START_S
@@ -51,7 +51,7 @@ class Placement:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """End it where it runs."""
+        """Stop it if it runs."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(START_S)

@@ -1,6 +1,6 @@
-"""A WSGI server that forks once the application is loaded, as uWSGI does; its processes share a socket.
+"""A WSGI server that forks after loading the application, as uWSGI does; its processes share a socket.
 
-`python -m support.prefork MODULE PORT PROCESSES`; SIGTERM to one of its processes ends that one, in order.
+`python -m support.prefork MODULE PORT PROCESSES`; SIGTERM ends the process that gets it, gracefully.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from wsgiref.simple_server import make_server
 
 
 def main(module: str, port: str, processes: str) -> None:
-    """Serve `application` of a module until all processes have ended."""
+    """Serve the `application` of a module until all processes have ended."""
     server = make_server("127.0.0.1", int(port), importlib.import_module(module).application)
     children = []
     for _ in range(int(processes)):

@@ -1,4 +1,4 @@
-"""A way to a server that can be parted: for a while nothing passes, or late, or connections end."""
+"""A relay to a server, which can block or delay data, or end connections."""
 
 import contextlib
 import socket
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 
 class Relay:
-    """Forwards connections to the server of a URL, each way in a thread; any thread may part and heal it."""
+    """Forwards connections to the server of a URL, with a thread for each direction; its methods are thread-safe."""
 
     def __init__(self, url: str) -> None:
         self._server = urlsplit(url)
@@ -23,31 +23,31 @@ class Relay:
 
     @property
     def url(self) -> str:
-        """The URL of the server by this way."""
+        """The server's URL through this relay."""
         before = self._server.netloc.rpartition(":")[0]
         return self._server._replace(netloc=f"{before}:{self._listener.getsockname()[1]}").geturl()
 
     def part(self) -> None:
-        """Let nothing through; what is sent meanwhile arrives when it is healed."""
+        """Block all data; it is delivered after `heal`."""
         self._passes.clear()
 
     def heal(self) -> None:
-        """Let through what was held up, and what comes."""
+        """Deliver the blocked data, and stop blocking."""
         self._passes.set()
 
     def delay(self, delay_s: Callable[[], float]) -> None:
-        """Let each piece of what is sent pass so much later, those of one connection and direction in their order."""
+        """Delay each piece of data by this time; the order within a direction of a connection is kept."""
         self._delay_s = delay_s
 
     def cut(self) -> None:
-        """End all connections; what was held up is lost."""
+        """End all connections; blocked data is lost."""
         with self._lock:
             ends, self._ends = self._ends, set()
         for end in ends:
             _hang_up(end)
 
     def close(self) -> None:
-        """End."""
+        """Close the relay, and end its connections."""
         _hang_up(self._listener)
         self._listener.close()
         self.cut()

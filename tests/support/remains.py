@@ -1,4 +1,4 @@
-"""What a drill leaves in the database and with the agents, to be held against what clients know."""
+"""What a drill leaves in the database and on the agents' hosts, for comparison with what the clients know."""
 
 import contextlib
 from collections import Counter
@@ -12,7 +12,7 @@ from fpga_pool.store import Store
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the database has at the end."""
+    """Content of the database at the end."""
 
     jobs: list[Job]
     batches: set[str]
@@ -20,30 +20,30 @@ class Recorded:
 
     @property
     def finished(self) -> Counter[tuple[JobState, int]]:
-        """How many jobs ended in a state and were finished so many times.
+        """Number of jobs by final state and by how often they finished.
 
-        Not counted is an end whose result was lost with its host, and needed: the job was computed again then.
+        Not counted are ends whose result was lost with its host while it was still needed, so that the job ran again.
         """
         return Counter((job.state, happened(job, "JobFinished") - happened(job, "ResultLost")) for job in self.jobs)
 
     @property
     def held(self) -> set[str]:
-        """The jobs whose results are with their agents."""
+        """uuids of the jobs whose results are still held by their agents."""
         return {job.uuid for job in self.jobs if job.state is JobState.RESULT_HELD}
 
     @property
     def finishes_of_completed(self) -> set[int]:
-        """How many times jobs that were not cancelled were finished: once each."""
+        """How often jobs that were not cancelled have finished; {1} is expected."""
         return {count for (state, count) in self.finished if state is not JobState.CANCELLED}
 
 
 def happened(job: Job, event: str) -> int:
-    """Return how many times something happened to a job."""
+    """Return how often an event happened to a job."""
     return [entry.event for entry in job.history].count(event)
 
 
 def recorded(database_url: str) -> Recorded:
-    """Read what the database has."""
+    """Read the content of the database."""
     with contextlib.closing(Store(database_url)) as store, store.reading() as tx:
         batches = tx.batches()
         return Recorded(
@@ -54,9 +54,9 @@ def recorded(database_url: str) -> Recorded:
 
 
 def files_left(directory: Path, hosts: Iterable[str], held: set[str]) -> list[str]:
-    """Return the files of jobs in the directories of agents that are not results still held.
+    """Return the job files in the directories of agents, without results that are still held.
 
-    A file of zeros in `scratch` is the place of a slot's next input, erased.
+    A file of zeros in `scratch` is the erased file for the next input of a slot.
     """
     return [
         str(file.relative_to(directory))

@@ -11,7 +11,7 @@ TIMEOUT_S = 60.0
 
 
 class Scrape:
-    """The answer of one scrape."""
+    """The result of one scrape."""
 
     def __init__(self, url: str) -> None:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
@@ -20,19 +20,19 @@ class Scrape:
         self.names = {sample.name for sample in self._samples}
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum of the values that have these labels."""
+        """Return the sum of the samples that have these labels."""
         return sum(
             sample.value for sample in self._samples if sample.name == name and labels.items() <= sample.labels.items()
         )
 
     def values(self, name: str, label: str) -> dict[str, float]:
-        """Return the sum of the values for each value of a label."""
+        """Return the sum of the samples for each value of a label."""
         found = {sample.labels[label] for sample in self._samples if sample.name == name}
         return {value: self.total(name, **{label: value}) for value in found}
 
 
 def values_of(instruments: Instruments) -> dict[tuple[str, ...], float]:
-    """Return the values of a scrape by name and values of labels, these in the order of their names."""
+    """Return all samples, keyed by name and label values; the values are in the order of the labels' names."""
     body = b"".join(instruments.application()({"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics"}, _start_response))
     return {
         (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value

@@ -17,14 +17,14 @@ POOL: Options = {
 }
 FUNCTIONS = ("sha256", "wordcount", "aes")
 JOBS, INPUT_BYTES = 54, 3_000_000
-#: In this time a page has looked at the pool twice.
+#: Time in which a page has polled the pool twice.
 SEEN_MS = 2500
-#: A batch, with its start.
+#: Time for a batch, including its start.
 DRAWN_MS = 20_000
 
 
 def draw(directory: Path) -> None:
-    """Draw the schedule of a batch that has ended, light and dark, and the pool while it computes the same again."""
+    """Take screenshots of the schedule of a batch that has ended, light and dark, and of the pool at work."""
     jobs = [
         JobSpec(FUNCTIONS[n % len(FUNCTIONS)], b"some words " * (INPUT_BYTES // 11), requester=f"requester-{1 + n % 2}")
         for n in range(JOBS)
@@ -34,7 +34,7 @@ def draw(directory: Path) -> None:
         embedded_pool(Path(state), POOL) as endpoint,
         Client(endpoint) as client,
     ):
-        # The browser takes time of the processors, which a schedule would show.
+        # Run the batch before the browser starts: the browser's load would show in the schedule.
         client.run_jobs(jobs, name="demo")
         with running_browser() as browser:
             for scheme in ("light", "dark"):
@@ -54,7 +54,7 @@ def draw(directory: Path) -> None:
 
 
 def _draw(browser: Browser, endpoint: str, view: str, parts: list[str], scheme: str, directory: Path) -> None:
-    """Draw a view as soon as it shows one of each of these parts, by their selectors."""
+    """Take a screenshot of a view as soon as one element of each of these selectors is visible."""
     with watched_page(browser, endpoint, scheme=scheme) as watched:
         watched.page.set_viewport_size({"width": 1440, "height": 760})
         watched.open(view)

@@ -1,4 +1,4 @@
-"""Placement itself on loopback, as a process that trusts everybody: `serve_placement.py PORT DATABASE_URL`."""
+"""The Placement service on loopback, without authentication: `serve_placement.py PORT DATABASE_URL`."""
 
 import sys
 from typing import Any
@@ -11,7 +11,7 @@ from placement.db.sqlalchemy import migration
 
 
 def application(database_url: str) -> Any:
-    """Return Placement on a database, whose schema is made."""
+    """Return Placement's WSGI application for a database, after creating or updating the schema."""
     conf = cfg.ConfigOpts()
     placement_conf.register_opts(conf)
     conf.set_override("connection", database_url, group="placement_database")

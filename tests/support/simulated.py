@@ -1,4 +1,4 @@
-"""Hosts of a simulated pool, and what befalls it."""
+"""Hosts of a simulated pool, and events such as failures."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from fpga_pool.model.rules.task.admission import create_task
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.pool import SimulatedPool
 
-#: The default policy, for batches of simulated pools that are so small that it need not search long.
+#: The default policy with a short search, which suffices for the small batches of simulated pools.
 QUICK = Makespan(MakespanParams(effort=20))
 
 
@@ -44,22 +44,22 @@ def fresh_hosts(
 
 
 def submit_task_at(pool: SimulatedPool, time_s: float, request: TaskRequest) -> None:
-    """Have a task arrive."""
+    """Let a task arrive at a time."""
     pool.change_at(time_s, lambda tx: create_task(tx, request, pool.catalogue, pool.settings, pool.engine.now_s))
 
 
 def fail_slot_at(pool: SimulatedPool, time_s: float, name: str) -> None:
-    """Have a slot fail for good."""
+    """Let a slot fail permanently at a time."""
     pool.at(time_s, partial(pool.fail_slot, name))
 
 
 def drain_slot_at(pool: SimulatedPool, time_s: float, name: str) -> None:
-    """Have the operator drain a slot."""
+    """Let the operator drain a slot at a time."""
     pool.change_at(time_s, lambda tx: drain_slot(tx, name, "simulated", pool.engine.now_s))
 
 
 def lose_host_at(pool: SimulatedPool, time_s: float, name: str) -> None:
-    """Have a host leave without a word; it is missed after the time the settings say."""
+    """Let a host disappear at a time; the pool notices it after the timeout in the settings."""
     pool.at(time_s, partial(pool.vanish, name))
     missed_s = pool.settings.host_timeout_s + 1.0
     pool.change_at(time_s + missed_s, lambda tx: tick(tx, pool.settings, pool.engine.now_s, {name: missed_s}))

@@ -1,8 +1,8 @@
-"""Whether a measured value grows: its slope and the standard error of that, robust against single steps.
+"""Decides whether a measured value grows: its slope with standard error, robust against single steps.
 
-A process that takes a page more once, such as an allocator, does not grow.  So a straight line with up to two steps is
-fitted to medians of blocks; a step is assumed only where it explains much more than its two parameters cost (Bayesian
-information criterion).  Where blocks that follow each other differ from the line alike, the error is larger for that.
+A process that takes some more memory once, such as an allocator, does not grow.  Therefore a straight line with up to
+two steps is fitted to medians of blocks.  A step is assumed only if it explains much more than its two parameters cost
+(Bayesian information criterion).  If neighboring blocks deviate from the line in the same way, the error is increased.
 """
 
 import math
@@ -12,28 +12,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-#: Of so many blocks the median is taken.
+#: Number of blocks whose medians are fitted.
 BLOCKS = 24
 MOST_STEPS = 2
-#: Before the first and after the last step so many blocks are left, so that a slope is not taken for a step.
+#: Number of blocks before the first and after the last step, so that a slope is not taken for a step.
 EDGE = 3
-#: By so much the criterion has to be better with a step: its place is the best of many.
+#: Least improvement of the criterion for a step, because its place is the best of many.
 STRONG = 10.0
-#: Beyond this correlation of neighbours nothing can be said of a slope.
+#: Largest correlation of neighbors that is assumed; beyond it a slope cannot be determined.
 MOST_CORRELATED = 0.9
 HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
 class Slope:
-    """How much a value grows in an hour, the standard error of that, and the steps that were left out."""
+    """The growth of a value per hour, its standard error, and the heights of steps that were separated from it."""
 
     per_h: float
     error_per_h: float
     steps: tuple[float, ...] = ()
 
     def exceeds(self, budget_per_h: float) -> bool:
-        """Whether it is above a budget by more than three standard errors."""
+        """Return whether it exceeds a budget by more than three standard errors."""
         return self.per_h - 3 * self.error_per_h > budget_per_h
 
 
@@ -63,7 +63,7 @@ def slope(times_s: Sequence[float], values: Sequence[float]) -> Slope:
 
 
 def _correlation(left: NDArray[np.float64]) -> float:
-    """Return that of neighbours, without the bias that a short series has; at least 0."""
+    """Return the correlation of neighbors, corrected for the bias of short series; 0 to MOST_CORRELATED."""
     squares = float(np.sum(left**2))
     if squares < 1e-9:
         return 0.0
@@ -74,7 +74,7 @@ def _correlation(left: NDArray[np.float64]) -> float:
 def _fitted(
     columns: Sequence[NDArray[np.float64]], values: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-    """Fit; return the sum of squares that is left, the coefficients, and their covariance without noise."""
+    """Fit; return the residual sum of squares, the coefficients, and their covariance for noise of variance 1."""
     matrix = np.column_stack(columns).astype(float)
     inverse = np.linalg.pinv(matrix.T @ matrix)
     found = inverse @ matrix.T @ values
@@ -82,7 +82,7 @@ def _fitted(
 
 
 def _parameters(columns: Sequence[NDArray[np.float64]]) -> int:
-    """Return how many there are: a step has a place and a height."""
+    """Return the number of parameters: a step has a place and a height."""
     return 2 * len(columns) - 2
 
 

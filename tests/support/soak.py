@@ -1,4 +1,4 @@
-"""What a pool takes of a machine, sampled for long: memory, descriptors, threads, processors, rows, files."""
+"""Samples the resources of a pool over a long time: memory, descriptors, threads, processors, rows, files."""
 
 import contextlib
 import csv
@@ -20,8 +20,8 @@ from fpga_pool.store.tables import METADATA
 from support.drill import Item
 from support.slopes import Slope, slope
 
-#: What a series may grow in an hour, by what it measures; others are shown only.  Memory has so much because agents
-#: remember the last 10,000 released jobs, about 0.2 KiB each.
+#: Allowed growth per hour, by measured quantity; other quantities are only shown.  The budget for memory is large
+#: because agents remember the last 10,000 released jobs, about 0.2 KiB each.
 BUDGETS_PER_H: Mapping[str, float] = {
     "memory MiB": 4.0,
     "descriptors": 2.0,
@@ -32,7 +32,7 @@ BUDGETS_PER_H: Mapping[str, float] = {
     "files KiB": 4096.0,
 }
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-#: Tables of a journal that are not as full as they get at the beginning.
+#: Tables of a journal; omitted are those that `fill_journal` fills completely at the beginning.
 JOURNAL = ("jobs", "reports", "inputs", "results", "tokens", "processes", "flows", "holds")
 
 Key = tuple[str, str]
@@ -40,19 +40,19 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One series: who, what, its first and last value, and how it grows."""
+    """One series: its owner, the quantity, its first and last value, and its growth."""
 
     who: str
     what: str
     first: float
     last: float
     growth: Slope
-    #: None where it is shown only.
+    #: None if the series is only shown.
     budget_per_h: float | None
 
     @property
     def exceeds(self) -> bool:
-        """Whether it grows by more than it may."""
+        """Whether it grows faster than its budget allows."""
         return self.budget_per_h is not None and self.growth.exceeds(self.budget_per_h)
 
     def __str__(self) -> str:
@@ -70,12 +70,12 @@ HEADER = f"{'of':20} {'what':20} {'first':>10} {'last':>10} {'per hour':>10} {'e
 
 @dataclass
 class Sampler:
-    """Samples in a thread of its own until it is closed."""
+    """Samples in its own thread until it is closed."""
 
-    #: By name; those in `servers` are shown only: they fill their caches for hours.
+    #: Process IDs by name; those in `servers` are only shown, because servers fill their caches for hours.
     pids: Mapping[str, int]
     servers: Mapping[str, int]
-    #: State directories by the name of the process.
+    #: State directories by name of the process.
     directories: Mapping[str, Path]
     store: Store
     interval_s: float
@@ -88,12 +88,12 @@ class Sampler:
         self._thread.start()
 
     def close(self) -> None:
-        """End."""
+        """Stop sampling."""
         self._end.set()
         self._thread.join(60)
 
     def write(self, path: Path) -> None:
-        """Write every sample."""
+        """Write all samples to a CSV file."""
         with path.open("w", newline="") as file:
             rows = csv.writer(file)
             rows.writerow(("of", "what", "seconds", "value"))
@@ -101,7 +101,7 @@ class Sampler:
                 rows.writerows((*key, f"{at_s:.1f}", f"{value:.3f}") for at_s, value in samples)
 
     def verdicts(self, from_s: float, to_s: float) -> list[Verdict]:
-        """Judge what was sampled between two moments of the monotonic clock."""
+        """Return the verdicts on the samples between two times of the monotonic clock."""
         found = []
         for (who, what), samples in sorted(self.series.items()):
             later = [sample for sample in samples if from_s <= sample[0] <= to_s]
@@ -139,7 +139,7 @@ class Sampler:
 
 
 def fill_journal(path: Path) -> None:
-    """Make an agent's journal as full of the ids of executed commands as it gets, which takes weeks otherwise."""
+    """Fill an agent's journal with as many ids of executed commands as it keeps, which would take weeks otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Journal(path).close()
     with contextlib.closing(sqlite3.connect(path)) as journal, journal:
@@ -148,7 +148,7 @@ def fill_journal(path: Path) -> None:
 
 
 def _process(pid: int) -> Iterator[tuple[str, float]]:
-    """Return what a process takes: its share of memory that several have (PSS) included."""
+    """Yield the resources of a process; its memory includes its share of memory that several processes use (PSS)."""
     place = Path(f"/proc/{pid}")
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         yield "memory MiB", int((place / "smaps_rollup").read_text().split("\nPss:")[1].split()[0]) / 1024
@@ -171,17 +171,17 @@ def _journal_rows(path: Path) -> int:
 
 
 class Pace:
-    """Hands out submissions: as fast as they are taken at first, then at half of that rate, until an end.
+    """Yields submissions: at first as fast as they are taken, then at half of that rate, until the time is over.
 
-    Items are of different sizes, so the rate is that of jobs, shares, processes and slots.
+    Items differ in size, so the rate is that of their jobs, shares, processes and slots.
     """
 
     def __init__(self, work: Iterator[Item], full_s: float, whole_s: float, per_s: float = 0.0) -> None:
         self._work = work
         self._full_s, self._whole_s = full_s, whole_s
-        #: The rate; if none is given it is measured.
+        #: Objects per second; measured if it is not given.
         self.per_s = per_s
-        #: How many were handed out, and how many objects they had.
+        #: Number of items yielded, and number of their objects.
         self.items = self.objects = 0
 
     def __iter__(self) -> Iterator[Item]:
@@ -193,7 +193,7 @@ class Pace:
         while due_s < begun_s + self._whole_s:
             time.sleep(max(due_s - time.monotonic(), 0.0))
             item = self._next()
-            # What was late is made up for, unless it is more than that.
+            # Delays are caught up with, unless they are longer than `full_s`.
             due_s = max(due_s, time.monotonic() - self._full_s) + item.objects / self.per_s
             yield item
 

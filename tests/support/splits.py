@@ -1,4 +1,4 @@
-"""Schedulers that go on with shards that another one has taken: stopped, or cut off, for longer than their lease."""
+"""Schedulers that act on shards that another one has taken over, after being stopped or cut off beyond their lease."""
 
 import random
 import threading
@@ -12,28 +12,28 @@ from fpga_pool.store import Store
 from support.deployment import Deployment
 from support.relay import Relay
 
-#: Of so many pieces between a scheduler and its database one is late, by up to so much of the lease.
+#: Share of the pieces between a scheduler and its database that are delayed, and the longest delay in leases.
 LATE_SHARE, LATE_PART = 0.02, 0.5
-#: Of so many it loses the connections that were parted.
+#: Probability that a scheduler that was cut off loses the connections.
 CUT_SHARE = 0.2
-#: So long it is away at most: until the database ends a transaction in which a stopped one holds its shard.
+#: Longest absence: by then the database ends a transaction in which a stopped scheduler locks its shard.
 AWAY_S = 40.0
-#: In which ways a scheduler goes on without its lease.
+#: The ways in which a scheduler loses its lease without noticing.
 WAYS = ("stopped", "stopped with statements under way", "cut off", "stopped, then cut off")
 
 
 @dataclass
 class Splits:
-    """Does it `count` times, each to a scheduler that owns a shard; all are well when `run` returns."""
+    """Injects `count` splits, each into a scheduler that owns a shard; all work again when `run` returns."""
 
     pool: Deployment
     schedulers: Sequence[str]
-    #: Of each scheduler, the way to its database.
+    #: The relay between each scheduler and its database.
     relays: Mapping[str, Relay]
     store: Store
     seed: int
     lease_s: float
-    #: How many times it was done, in which way; and how many times another one had the shard when it went on.
+    #: Number of splits by way, and number of splits after which another scheduler owned a shard.
     done: Counter[str] = field(default_factory=Counter)
     taken: Counter[str] = field(default_factory=Counter)
 
@@ -42,7 +42,7 @@ class Splits:
             relay.delay(_delays(random.Random(f"{self.seed} {name}"), LATE_PART * self.lease_s))
 
     def run(self, count: int) -> None:
-        """Do it so many times."""
+        """Inject this number of splits."""
         rng = random.Random(f"{self.seed} splits")
         for number in range(count):
             name, before = self._owner(rng)
@@ -56,10 +56,10 @@ class Splits:
             relay.delay(lambda: 0.0)
 
     def _split(self, name: str, way: str, before: Mapping[str, int], rng: random.Random) -> tuple[int, float]:
-        """Have a scheduler be without its shards from any moment on, and go on when another one has them.
+        """Stop a scheduler or cut it off at any moment, and let it continue once another one owns its shards.
 
-        Return how many another one has, and how long that took.  None has one where its lock was left in a transaction
-        that the database did not end in time.
+        Return how many shards another one owns, and how long that took.  A shard is not taken over if its lock was left
+        in a transaction that the database did not end in time.
         """
         relay, begun_s = self.relays[name], time.monotonic()
         parted, stopped = way != "stopped", way != "cut off"
@@ -75,7 +75,7 @@ class Splits:
             after = self._shards()
             lost = sum(after[shard][1] > epoch for shard, epoch in before.items())
         away_s = time.monotonic() - begun_s
-        # What it had said arrives before it goes on, or while it does, or is lost with its connections.
+        # Its earlier statements arrive before it continues, or while it does, or are lost with its connections.
         last: list[Callable[[], None]] = [relay.heal] * parted + [partial(self.pool.cont, name)] * stopped
         if parted and rng.random() < CUT_SHARE:
             relay.cut()
@@ -101,7 +101,7 @@ class Splits:
 
 
 def _delays(rng: random.Random, longest_s: float) -> Callable[[], float]:
-    """Return what says how late the next piece is: threads ask it, so which is late differs from run to run."""
+    """Return a function that draws the delay of the next piece; which piece is late depends on the order of threads."""
     lock = threading.Lock()
 
     def delay_s() -> float:

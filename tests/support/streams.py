@@ -1,4 +1,4 @@
-"""TCP streams that count what arrives, and their goodput against the rates that they are held to."""
+"""TCP streams that count the data that arrives, and checks of their goodput against their rate limits."""
 
 import contextlib
 import socket
@@ -12,15 +12,15 @@ from fpga_pool.drivers.egress.base import Flow
 from support.waiting import SOON_S
 
 RAMP_S, WINDOW_S = 1.0, 4.0
-#: A class saves up for 40 ms; a host that does not get to run for longer loses rate, whoever shapes.  Threads wake up
-#: late by up to this much where the host runs when it should.
+#: A class saves up for 40 ms; a host that does not run for longer loses rate, whatever shapes the traffic.  On a host
+#: that runs when it should, threads wake up late by at most this time.
 STARVED_S = 0.02
 MAX_WINDOWS = 8
 
 
 @dataclass
 class Stream:
-    """A TCP stream at full speed, and a receiver that counts."""
+    """A TCP stream at full speed, with a receiver that counts."""
 
     near: socket.socket
     far: socket.socket
@@ -33,7 +33,7 @@ class Stream:
         return self
 
     def receive(self) -> None:
-        """Count what arrives, whoever sends it."""
+        """Start to count the data that arrives, whatever sends it."""
         self._run(self._receive)
 
     def _run(self, work: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class Stream:
         self.threads.append(thread)
 
     def stop(self) -> None:
-        # Whatever still waits for its turn in a queue shall not be waited for.
+        # Data that is still queued must not delay the end.
         for end in (self.near, self.far):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -76,7 +76,7 @@ class Stream:
 
 
 class Canary:
-    """Notes how late a thread that sleeps 5 ms wakes up: a host that is busy elsewhere sends late too."""
+    """Measures how late a thread wakes up after sleeping for 5 ms: a host that is busy otherwise also sends late."""
 
     def __init__(self) -> None:
         self.worst_s = 0.0
@@ -99,7 +99,7 @@ class Canary:
 
 
 def goodputs_bps(streams: list[Stream], window_s: float) -> tuple[list[float], float]:
-    """Return the goodput of each stream, as its receiver counts it, and how late a thread was meanwhile."""
+    """Return the goodput of each stream at its receiver, and by how much a thread woke up late meanwhile."""
     with Canary() as canary:
         before, began_s = [stream.received_bytes for stream in streams], time.monotonic()
         time.sleep(window_s)
@@ -108,7 +108,7 @@ def goodputs_bps(streams: list[Stream], window_s: float) -> tuple[list[float], f
 
 
 def _wrong(found_bps: Sequence[float], rates_bps: Sequence[float], tolerance: float) -> list[str]:
-    """Relative errors above the tolerance."""
+    """Return a description of each relative error above the tolerance."""
     errors = [goodput / rate - 1 for goodput, rate in zip(found_bps, rates_bps, strict=True)]
     return [
         f"{rate / 1e6:g} Mbit/s: {error:+.2%}"
@@ -120,7 +120,7 @@ def _wrong(found_bps: Sequence[float], rates_bps: Sequence[float], tolerance: fl
 def check_rates(
     streams: list[Stream], rates_bps: Sequence[float], *, window_s: float = WINDOW_S, tolerance: float = 0.01
 ) -> None:
-    """Measure once, and again only while the host did not run when it should."""
+    """Check the goodputs; measure again only if the host did not run when it should have."""
     windows = []
     for _ in range(MAX_WINDOWS):
         found_bps, late_s = goodputs_bps(streams, window_s)

@@ -1,4 +1,4 @@
-"""Waiting, bounded, for what other processes do."""
+"""Waiting, with a time limit, for events in other processes."""
 
 import time
 from collections.abc import Callable
@@ -8,17 +8,17 @@ from fpga_pool.model.exceptions import ServiceUnavailable
 
 _Found = TypeVar("_Found")
 
-#: For anything that comes as soon as a busy machine finds the time.
+#: Time limit for anything that happens as soon as a busy machine has time for it.
 SOON_S = 180.0
-#: Between two looks passes so long, or this many times as long as the look has taken: what looks at an API takes the
-#: processors from what is waited for.
+#: Between two calls of `look` there is a pause of at least the first time and at most the last, otherwise this multiple
+#: of a call's duration: calls of an API take processor time from the event that is waited for.
 _LEAST_PAUSE_S, _PAUSE_PER_LOOK, _MOST_PAUSE_S = 0.05, 9.0, 2.0
 
 
 def wait_until(look: Callable[[], _Found], what: str | Callable[[], str], timeout_s: float = SOON_S) -> _Found:
-    """Return what a look finds, once that is true; ServiceUnavailable says what is waited for if it never is.
+    """Call `look` until its result is true, and return the result; raise ServiceUnavailable with `what` on timeout.
 
-    A function as `what` tells how things are then.
+    If `what` is a function, it is called on timeout to describe the state.
     """
     begin_s = looked_s = time.monotonic()
     while not (found := look()):

@@ -121,7 +121,7 @@ def test_jobs_of_all_batches_are_listed_and_each_is_shown(api, create, pool):
     assert api.get("/v1/jobs?host=node-2").json["jobs"] == []
     shown = api.get(f"/v1/jobs/{jobs[0]['uuid']}").json["job"]
     assert (shown["state"], shown["reason"]) == (JobState.WAITING_INPUT, "")
-    # The plan has it begin when it was dispatched.
+    # The job is planned to begin at its dispatch.
     assert (shown["expected_at"], shown["pending_reason"]) == (shown["dispatched_at"], "")
     assert shown["history"] != []
     assert api.get(f"/v1/jobs/{jobs[0]['uuid']}", headers={"X-Project-Id": "other"}).status_code == 404
@@ -147,7 +147,8 @@ def test_every_job_that_is_pending_says_why_and_when(api, create, pool):
     api.post("/v1/pipelines", json={"subtasks": [first, second]})
     listed = api.get("/v1/jobs?state=PENDING").json["jobs"]
     shown = [api.get(f"/v1/jobs/{job['uuid']}").json["job"] for job in listed]
-    # The list says of each what its own page says, which alone has the history; what may begin now may so by then, too.
+    # A list gives the same fields as the page of a single job, except for the history. An expected time of "now" may
+    # differ by the time between the requests.
     assert all("history" in job for job in shown)
     for job in (*listed, *shown):
         job.pop("history", None)

@@ -1,4 +1,4 @@
-"""The middleware that is there where it is configured, and left out where it has nothing to do."""
+"""Optional middleware: present if it is configured, absent otherwise."""
 
 import pytest
 from oslo_config import cfg
@@ -14,7 +14,7 @@ ORIGIN = "https://horizon.test"
 
 @pytest.fixture
 def answer(pool, tmp_path):
-    """Ask for the versions of an API that is configured so, through a proxy and from a script of another origin."""
+    """Send a cross-origin request through a proxy to an API with these options, and return the answer."""
 
     def ask(options, path="/", host="localhost"):
         file = tmp_path / "api.conf"
@@ -88,7 +88,7 @@ def test_a_token_that_keystone_is_not_there_to_check_is_not_said_to_be_invalid(p
     api = Client(make_application(conf, pool, keystone=True))
     found = api.get("/v1/slots", headers={"X-Auth-Token": "of somebody"})
     assert (found.status_code, found.json["errors"][0]["code"]) == (503, "fpga_pool.unavailable")
-    assert found.json["errors"][0]["detail"].startswith("Keystone does not answer")
+    assert found.json["errors"][0]["detail"].startswith("Keystone, which validates tokens, does not respond")
     assert api.get("/v1/slots").status_code == 401
     assert api.get("/", headers={"X-Auth-Token": "of somebody"}).status_code == 200
 

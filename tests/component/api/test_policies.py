@@ -272,7 +272,7 @@ def test_a_policy_file_that_is_broken_while_the_api_runs_leaves_the_rules_as_the
     assert statuses() == [200, 403]
     file.write_text('"fpga_pool:list_hosts: [')
     os.utime(file, (1, time.time() + 10))
-    wait_until(lambda: "the rules from before stay in force" in (statuses(), caplog.text)[1], "the file is read")
+    wait_until(lambda: "the previous rules stay in force" in (statuses(), caplog.text)[1], "the file is read")
     assert statuses() == [200, 403]
     file.write_text('"fpga_pool:list_hosts": "role:reader"\n')
     os.utime(file, (1, time.time() + 20))

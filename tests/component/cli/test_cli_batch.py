@@ -127,7 +127,7 @@ def test_interrupted_create_cancels_the_batch_and_says_so(create, pool, files, m
 def test_an_interrupted_create_says_what_became_of_a_batch_that_cannot_be_cancelled(create, pool, files, monkeypatch):
     def interrupted(self):
         self._create()
-        self._api.cancel(self.batch_uuid)  # as if it had ended meanwhile
+        self._api.cancel(self.batch_uuid)  # as if the batch had ended in the meantime
         raise KeyboardInterrupt
 
     monkeypatch.setattr(BatchRunner, "run", interrupted)
@@ -263,7 +263,7 @@ def test_unknown_batch_fails_in_one_line(run):
 
 @pytest.fixture
 def half_failed(create, pool, responder, files, monkeypatch):
-    """A batch of two groups whose second job has failed."""
+    """Create a batch of two groups whose second job fails; return its uuid."""
     given = pool.create_batch
 
     def fails_second(request, wait_s):
@@ -332,7 +332,7 @@ def test_the_priority_of_a_batch_is_set_and_shown(create, run, files):
 
 
 def test_a_batch_and_a_plan_say_by_how_much_they_miss_a_deadline(create, run, files, monkeypatch):
-    monkeypatch.setattr("time.time", lambda: 1_800_000_000.0)  # no time passes between two of its looks
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000.0)  # no time passes between two requests
     (plan,) = (create("--dry-run", "--deadline", "0.001", "-f", "json", *files).json,)
     assert plan["late_s"] > 0
     assert "| late by " in create("--dry-run", "--deadline", "0.001", *files).out
@@ -388,7 +388,7 @@ def test_a_batch_file_describes_jobs_that_differ(run, pool, batch_file):
     (row,) = run(*words, "-f", "json").json
     assert row["name"] == "night"
     assert [(job.name, job.function, job.requester, job.input_bytes) for job in pool.tx.batch_jobs(row["uuid"])] == [
-        ("a.bin", "sha256", "node-1", 8),  # key and a.bin
+        ("a.bin", "sha256", "node-1", 8),  # the bytes of `key` and of `a.bin`
         ("second", "aes", "node-2", 8),
     ]
     assert [job.group for job in pool.tx.batch_jobs(row["uuid"])] == [0, 1]
@@ -438,7 +438,7 @@ def test_a_batch_without_jobs_or_all_that_they_need_is_wrong_usage(run, pool, ba
     assert pool.batch_uuids() == []
 
 
-# ---- Submit and leave
+# ---- Submit now, fetch later
 
 
 def test_what_is_submitted_is_fetched_later(create, run, responder, files, tmp_path):
@@ -470,7 +470,7 @@ def test_fetch_fails_while_a_result_is_missing(create, run, responder, files, tm
 
 
 def test_attach_continues_where_a_killed_client_stopped(client, run, pool, responder, files, tmp_path):
-    # It has created the batch and sent nothing.
+    # The killed client has created the batch, but sent no input.
     client.runner([JobSpec("sha256", path, "node-1") for path in files], output_dir=tmp_path / "killed")._create()
     (uuid,) = pool.batch_uuids()
     refused = run("batch", "attach", uuid, "--output-dir", tmp_path / "out")

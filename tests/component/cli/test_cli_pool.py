@@ -278,7 +278,7 @@ def test_help_of_a_command_is_its_own(run, argv):
 
 def test_a_group_lists_its_commands(run):
     answers = [run("slot", "--help"), run("help", "slot"), run("slot")]
-    # The group alone is no command.
+    # The name of the group alone is not a command.
     assert [answer.status for answer in answers] == [0, 0, 2]
     for answer in answers:
         listed = [line.strip() for line in answer.out.splitlines() if line.startswith("  ")]
@@ -341,7 +341,7 @@ def test_a_command_of_several_goes_on_after_an_error_and_counts_them(run, client
 def test_each_kind_of_work_is_cancelled_as_far_as_possible(run, noun):
     answer = run(noun, "cancel", UNKNOWN, UNKNOWN, "-f", "json")
     assert (answer.status, answer.json) == (1, [])
-    # To the pool, a pipeline is a batch whose jobs depend on each other.
+    # In the pool, a pipeline is a batch whose jobs depend on each other.
     kind = "batch" if noun == "pipeline" else noun
     assert answer.err.splitlines() == [*2 * [f"fpga-pool: no {kind} {UNKNOWN}"], "fpga-pool: 2 of 2 failed"]
 
@@ -424,7 +424,7 @@ def test_the_authorities_of_a_pool_that_speaks_https_are_named(run, pool, serve,
 
 
 def test_work_that_ended_is_counted_and_removed_however_often_the_pool_has_to_be_asked(run, client, monkeypatch):
-    # One transaction of each kind for a request.
+    # Each request runs one transaction per kind of work, with one batch at most.
     monkeypatch.setattr(hardware, "PURGE_S", 0.0)
     monkeypatch.setattr(purging, "BATCHES_AT_ONCE", 1)
     asked = {"function": "sha256", "requester": "node-1", "input_bytes": 5}

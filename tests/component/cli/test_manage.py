@@ -26,12 +26,12 @@ from fpga_pool.store.store import Store
 
 
 class Terminal(io.StringIO):
-    """A stream that nobody looks at."""
+    """A stream that is not a terminal."""
 
 
 @pytest.fixture
 def manage(tmp_path):
-    """Run `fpga-pool-manage` on a SQLite database; returns status, output and complaints."""
+    """Return a function that runs `fpga-pool-manage` on a SQLite database and returns status, output and errors."""
     config = tmp_path / "fpga_pool.conf"
     config.write_text(
         f"[database]\nconnection = sqlite:///{tmp_path}/pool.sqlite\n"
@@ -116,11 +116,11 @@ def test_hosts_are_enrolled_approved_and_revoked(manage):
     codes = json.loads(manage("host", "enroll", "h1", "h2", "-f", "json")[1])
     assert [len(one["enrolment_code"]) for one in codes] == [24, 24]
     keys = (key_text(Ed25519PrivateKey.generate().public_key()) for _ in itertools.count())
-    key = next(key for key in keys if key.startswith("-"))  # one that looks like an option
+    key = next(key for key in keys if key.startswith("-"))  # a key that looks like an option
     assert manage("host", "approve", "h1", key) == (0, f"h1: approved {key}\n", "")
     rows = json.loads(manage("host", "list", "-f", "json")[1])
     assert [(row["host"], row["state"], row["key"]) for row in rows] == [("h1", "enrolled", key), ("h2", "invited", "")]
-    assert manage("host", "approve", "--all") == (0, "", "")  # h2 has offered no key
+    assert manage("host", "approve", "--all") == (0, "", "")  # h2 has not sent a key
     assert manage("host", "revoke", "h1") == (0, "h1: revoked\n", "")
     assert manage("host", "revoke", "h1")[0] == 1
     assert manage("host", "approve", "h1", "secret")[2].startswith("fpga-pool-manage: key: expected the 43 characters")
@@ -138,7 +138,7 @@ def test_permissions_of_an_account_are_printed_as_commands(manage):
     assert [name for name in names if re.search(write, name)] == names[:3]
     assert [name for name in names if re.search(read, name)] == [*names[:2], names[3]]
     status, printed, _ = manage("rabbitmq", "permissions", "scheduler", "me", "--notifications", "no.tes")
-    assert (status, printed.count(r"no\.tes\.[a-z]+")) == (0, 4)  # to declare, write to and bind its queues
+    assert (status, printed.count(r"no\.tes\.[a-z]+")) == (0, 4)  # permissions to configure, write and bind its queues
     assert manage("rabbitmq", "permissions", "api", "me", "--notifications", "x")[0] == 2
     assert manage("rabbitmq", "permissions", "agent", "me")[0] == 2
     assert manage("rabbitmq", "permissions", "api", "me", "--host", "h1")[0] == 2
@@ -215,7 +215,7 @@ def test_an_audit_says_what_is_wrong_and_its_status_says_whether_anything_is(man
 
 @pytest.fixture
 def two_hosts(manage, tmp_path):
-    """Host a has an empty slot, host b one that is FAULTED while instance i-1 holds it."""
+    """Store a host with an EMPTY slot, and a host with a slot that is FAULTED although instance i-1 holds it."""
     manage("db", "sync")
     store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
     store.ensure_shards(["default"], 0.0)
@@ -237,7 +237,7 @@ def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(m
         ("b", False, 1),
     ]
     assert "1 empty" in json.loads(table)[0]["why"]
-    # 3600 s on the fastest board are 60 times as many on this one.
+    # The work of 3600 s on the fastest board takes 60 times as long on this one.
     terms = [(float(row["benefit"]), float(row["completes in s"])) for row in json.loads(table)[:1]]
     speedup = load_catalogue(installed_catalogue()).functions["sha256"].speedup_on("demo")
     assert terms == [(pytest.approx(speedup, abs=0.01), pytest.approx(60 * 3600.0, rel=0.01))]
@@ -247,7 +247,7 @@ def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(m
 
 
 def _record_runs(url):
-    """Runs of a card: beside sha256 aes takes twice as long as alone, and sha256 takes as long as ever."""
+    """Record runs of aes, which takes twice as long beside sha256 as alone, and of sha256, which is not slowed down."""
     store = Store(url)
     with store.transaction("default") as tx:
         batch = Batch(uuid=str(uuid.uuid4()), project_id="p", user_id="u", name="", policy="", created_at=0.0, jobs=48)
@@ -284,7 +284,7 @@ def test_refit_shows_what_neighbours_cost_and_explain_counts_it(manage, two_host
     alone_s = float(json.loads(manage(*asked)[1])[0]["completes in s"])
     store = Store(url)
     with store.transaction("default") as tx:
-        # Another instance has sha256 on the card.
+        # Another instance holds a slot with sha256 on the same card.
         beside = {"card": "c0", "board": "demo", "kind": "small", "state": SlotState.BUSY, "function": "sha256"}
         tx.add(Slot(name="a/c0/r1", host="a", region="r1", **beside))
         tx.add(new_lease(tx, "a/c0/r1", LeaseKind.INSTANCE, "i-2", 0.0, project_id="p", function="sha256"))
@@ -298,7 +298,7 @@ def test_an_instance_without_its_accelerator_is_named_by_the_audit_and_the_start
 ):
     held = "slot b/c0/r0: is FAULTED, but instance i-1 holds it\n"
     assert manage("audit") == (1, held, "")
-    # An operator has put another function in the place of sha256, and starts a scheduler.
+    # An operator has replaced sha256 by another function, and starts a scheduler.
     (tmp_path / "catalogue.toml").write_text(installed_catalogue().read_text().replace("sha256", "sha512"))
     manage("keys", "create", "--directory", tmp_path / "keys")
     with (tmp_path / "fpga_pool.conf").open("a") as config:
@@ -363,7 +363,7 @@ def test_a_tier_that_is_none_is_wrong_usage(manage, wrong):
 def test_prepare_compiles_the_loops_of_policies(manage, monkeypatch, tmp_path):
     def compile_and_note(family, name):
         compile_loops(family, name)
-        (tmp_path / f"compiled {family} {name}").touch()  # in a process of its own
+        (tmp_path / f"compiled {family} {name}").touch()  # runs in a separate process
 
     monkeypatch.setattr(keys, "compile_loops", compile_and_note)
     status, said, complaint = manage("prepare")
@@ -395,7 +395,7 @@ def test_help_of_a_command_is_its_own(manage, words):
 
 def test_a_group_lists_its_commands(manage):
     answers = [manage("tier", "--help"), manage("tier")]
-    # The group alone is no command.
+    # The name of the group alone is not a command.
     assert [status for status, _, _ in answers] == [0, 2]
     for _, out, _ in answers:
         assert [line.strip() for line in out.splitlines() if line.startswith("  ")] == ["tier list", "tier set"]

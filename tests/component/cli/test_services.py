@@ -1,4 +1,4 @@
-"""The life of a service process, told by real processes and signals."""
+"""The life cycle of a service process, tested with real processes and signals."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from support.waiting import wait_until
 
 WAIT_S = 180.0
 
-#: A service that starts and stops as its arguments say.
+#: A service that starts and stops as specified by its arguments.
 PROGRAM = """
     import contextlib, gc, logging, sys, time
     from fpga_pool.cli.daemons.process import run
@@ -51,7 +51,7 @@ PROGRAM = """
 
 
 class Process:
-    """The service as a process; its lines are read one by one."""
+    """The service as a process, whose output is read line by line."""
 
     def __init__(self, config, *words):
         command = [sys.executable, "-c", textwrap.dedent(PROGRAM), *words, f"--config-file={config}"]
@@ -64,14 +64,14 @@ class Process:
         self.process.send_signal(number)
 
     def end(self):
-        """Exit status, the other lines, and what was said on standard error."""
+        """Return the exit status, the rest of the output as words, and the error output."""
         out, err = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, out.split(), err
 
 
 @pytest.fixture
 def config(tmp_path):
-    """Its configuration; the log goes to a file."""
+    """Return the configuration of the service, which logs to a file."""
     path = tmp_path / "test.conf"
     path.write_text(f"[DEFAULT]\nlog_file = {tmp_path}/log\ngraceful_shutdown_timeout = 100\n")
     return path
@@ -97,13 +97,13 @@ def test_an_end_that_takes_too_long_is_cut_short(launch, config, tmp_path):
     assert process.line() == "ready"
     process.send(signal.SIGTERM)
     status, lines, _ = process.end()
-    # What a busy machine did not come to say within the second does not matter.
+    # A busy machine may not get as far as printing both within the second.
     assert (status, lines) == (1, ["stopping", "slow"][: len(lines)])
     assert "stopped immediately: did not stop within 1 s" in (tmp_path / "log").read_text()
 
 
 def test_a_second_signal_ends_at_once(launch, config, tmp_path):
-    config.write_text(config.read_text().replace("timeout = 100", "timeout = 0"))  # for ever
+    config.write_text(config.read_text().replace("timeout = 100", "timeout = 0"))  # wait without limit
     process = launch("at-once", "slow")
     assert process.line() == "ready"
     process.send(signal.SIGTERM)
@@ -121,7 +121,7 @@ def test_a_signal_asks_for_a_report_without_secrets(launch, config, tmp_path):
     process = launch("at-once", "at-once")
     assert process.line() == "ready"
     process.send(signal.SIGUSR2)
-    asked_for = "graceful_shutdown_timeout = 100"  # in the last section
+    asked_for = "graceful_shutdown_timeout = 100"  # the last section contains this line
     wait_until(lambda: asked_for in "".join(map(Path.read_text, reports(tmp_path))), "the report is written")
     process.send(signal.SIGTERM)
     assert process.end()[0] == 0
@@ -231,7 +231,7 @@ def test_the_embedded_pool_refuses_a_wrong_configuration_in_one_line(tmp_path, c
     assert line.startswith(f"fpga-pool-standalone: {complaint}")
 
 
-#: What a part of the pool, or a library, finds wrong while it is made.
+#: Configuration errors that a component of the pool or a library detects only when it is created.
 FOUND_LATER = [
     ("[oslo_messaging_notifications]\ndriver = nosuch\n", "[oslo_messaging_notifications] driver: expected some of "),
     ("[agent]\nenclosure = box star sim0\n", "[agent] enclosure: 'box star sim0' is invalid; expected NAME TOPOLOGY"),
@@ -266,7 +266,7 @@ def test_what_only_a_part_of_the_embedded_pool_reads_is_refused_in_one_line(conf
 
 
 def start(daemon, *options):
-    """Run a daemon that should exit by itself; return its exit status and output, of a few lines."""
+    """Run a daemon that is expected to exit; return its exit status and its short output."""
     process = Forked(daemon, options)
     with process.stdout as output:
         try:
@@ -379,7 +379,7 @@ def test_the_embedded_pool_notices_a_taken_port_before_its_agents_start(tmp_path
     assert ended.returncode == FAILED
     (line,) = ended.stderr.splitlines()
     assert line.startswith(f"fpga-pool-standalone: [api] port: 127.0.0.1 port {port} is in use")
-    # The scheduler discovers slots as soon as an agent speaks, and nothing that was not started has to be stopped.
+    # No agent has started: with its first message, a scheduler would discover slots. Only what has started is stopped.
     log = (tmp_path / "log").read_text()
     assert "sim0" not in log
     assert "did not stop cleanly" not in log

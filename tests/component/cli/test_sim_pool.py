@@ -1,4 +1,4 @@
-"""`fpga-pool-sim pool`: the examples of the documentation, and what the command prints."""
+"""`fpga-pool-sim pool`: the examples of the documentation, and the output of the command."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[3] / "doc" / "source" / "user" / "scenarios"
 
 
 class Told:
-    """What a scenario has come to, with questions about its history."""
+    """The report of a scenario, with queries on its history."""
 
     def __init__(self, report):
         self.report = report
@@ -26,7 +26,7 @@ class Told:
         return self.report[key]
 
     def of(self, noun, name, event=None):
-        """Return what happened to an object, in its order."""
+        """Return the events of an object in order, or only those of one kind."""
         return [
             one
             for one in self.report["history"]
@@ -51,7 +51,7 @@ def run(path, *, until_s=None, seed=None, explain=()):
 
 @pytest.fixture(scope="module")
 def example():
-    """Run an example of the documentation, once."""
+    """Return a function that runs an example of the documentation, once per example."""
     told = {}
 
     def example(name):
@@ -80,9 +80,9 @@ def test_work_of_lost_hosts_and_failed_slots_is_done_elsewhere(example):
     again = [job for job in told.jobs("photos") if job["attempt"] > 1]
     assert again
     lost = [one for one in told["history"] if one["noun"] == "job" and one["event"] in ("Displaced", "JobFailed")]
-    # The slot fails at 2 s, the host leaves at 3 s and is missed 5 s later, at the next tick, a beat being 1 s old.
+    # The slot fails at 2 s. The host leaves at 3 s and is lost at the first tick 5 s after its last heartbeat.
     assert {2.0 <= one["at_s"] <= 2.1 or 7.0 < one["at_s"] <= 9.0 or one["at_s"] == 4.0 for one in lost} == {True}
-    # It comes back at 15 s, is heard at its next heartbeat, and nobody has computed there meanwhile.
+    # The host comes back at 15 s and is noticed at its next heartbeat. No job starts on it meanwhile.
     starts = [
         one["at_s"]
         for one in told["history"]
@@ -108,14 +108,14 @@ def test_where_faults_overlap_the_last_end_counts(tmp_path):
     events = [("fail", "a/sim0", 1, 5), ("fail", "a/sim0", 3, 9), ("leave", "a", 2, 2), ("leave", "a", 3, 2)]
     lines = [f'[[events]]\nkind = "{k}"\ntarget = "{t}"\nat_s = {at}\nfor_s = {span}\n' for k, t, at, span in events]
     (tmp_path / "s.toml").write_text("\n".join(['[hosts.a]\nboard = "demo"', *lines]))
-    # The host is back at 5 s with its slots still broken, which answer from 12 s on.
+    # The host is back at 5 s. Its slots are still broken then, and work again from 12 s on.
     changes = run(tmp_path / "s.toml").of("slot", "a/sim0/slot0")
     assert [one["at_s"] for one in changes if one["after"] == "EMPTY"] == [12.0]
 
 
 def test_a_late_client_sends_as_much_later_as_is_said(example):
     told = example("faults")
-    # 8 MB at 40 Mbit/s take 1.6 s; the last input is complete 2 s after it was planned to be, and staged 20 ms later.
+    # 8 MB at 40 Mbit/s take 1.6 s. The last input is complete 2 s later than planned, and staged 20 ms after that.
     staged = [told.times("job", job["uuid"], "InputStaged")[-1] for job in told.jobs("late")]
     assert max(staged) > 6.0 + 0.25 + 1.6 + 2.0
 
@@ -128,14 +128,14 @@ def test_only_what_can_be_preempted_is_and_nothing_done_is_lost(example):
     evicted = {one["name"] for one in told["history"] if one["event"] == "JobEvicted"}
     assert evicted
     assert all(name.startswith("crypt-") for name in evicted)
-    # The first eviction is for the first job of the other project: until 10 s nobody else wanted a slot.
+    # The first eviction is in favour of the first job of the other project, which comes after 10 s.
     assert min(told.times("job", name, "EvictRequested")[0] for name in evicted) > 10.0
     assert {job["state"] for job in told["jobs"]} == {"COMPLETED"}
 
 
 def test_a_project_gets_no_more_slots_than_its_share(example):
     told = example("online")
-    # Three of four slots until the other project comes: the fourth job of the first waits for one of them, or a CPU.
+    # The project may have three of four slots until the other comes. Its fourth job waits, or runs on a CPU.
     before = [one for one in told["history"] if one["event"] == "JobStarted" and one["at_s"] < 10.0]
     assert len({one["where"] for one in before if "/sim0/" in one["where"]}) == 3
 
@@ -153,7 +153,7 @@ def test_a_task_that_loses_a_card_waits_for_it_and_begins_again(example):
 def test_tasks_that_still_have_a_line_run_while_the_ring_is_broken(example):
     told = example("tasks")
     first, second = (told.of("task", name)[1:] for name in ("pair-1", "pair-2"))
-    # Of sim0, sim1 and sim3 two lines overlap, so they follow each other.
+    # The lines of two slots among sim0, sim1 and sim3 overlap, so the tasks run one after the other.
     assert [one["event"] for one in (*first, *second)] == ["TaskPlaced", "TaskCompleted"] * 2
     assert 3.0 <= first[0]["at_s"] < first[1]["at_s"] <= second[0]["at_s"] < second[1]["at_s"] < 23.0
 
@@ -172,7 +172,7 @@ def test_a_malleable_task_gets_one_of_its_shapes(tmp_path):
     requester = "node"
     """
     told = run(scenario(tmp_path, task))
-    # The host has four slots: each computes two of the eight shares.
+    # The host has four slots, each of which computes two of the eight shares.
     slots = [share["slot"] for share in told.jobs("t")]
     assert (told["tasks"][0]["state"], sorted(map(slots.count, set(slots)))) == ("COMPLETED", [2, 2, 2, 2])
 
@@ -185,7 +185,7 @@ def test_gangs_run_behind_others_and_come_to_the_front_when_these_end(example):
     assert told.events("gang", "wide") == ["Created", "StartedInFront", "Completed"]
     assert told.events("gang", "behind") == ["Created", "StartedBehind", "Swapped", "Completed"]
     (done,), (swapped,) = told.times("gang", "wide", "Completed"), told.times("gang", "behind", "Swapped")
-    # 60 s of work, and up to 4 % more where the background shares its processors (gang paper, section 2.1).
+    # 60 s of work, and up to 4 % more where the processors are shared with the background (gang paper, section 2.1).
     assert 60.0 < done < 62.5 < swapped + 2.0 < done + 3.0
 
 
@@ -201,7 +201,7 @@ def test_a_gang_is_cancelled_when_it_is_asked_for(example):
 def test_instances_take_their_slots_from_the_pools_work_which_goes_on_elsewhere(example):
     told = example("instances")
     evicted = [one for one in told["history"] if one["event"] == "EvictRequested" and one["at_s"] == 5.0]
-    # Eight jobs have eight slots when the first instance comes: two of them leave.
+    # Eight jobs have the eight slots when the first instance comes, which needs two of them.
     assert len(evicted) == 2
     assert {job["state"] for job in told["jobs"]} == {"COMPLETED"}
 
@@ -222,19 +222,19 @@ def test_all_kinds_of_work_and_faults_go_together(example):
     assert {batch["state"] for batch in told["batches"]} == {"COMPLETED"}
     assert {task["state"] for task in told["tasks"]} == {"COMPLETED"}
     assert {gang["name"]: gang["state"] for gang in told["gangs"]}["solver-4"] == "CANCELLED"
-    # Nobody owns the pool from 25 s to 28 s: nothing is decided, and what agents report waits.
+    # No scheduler owns the pool from 25 s to 28 s: no decision is made, and the reports of agents wait.
     nouns = ("job", "task", "gang", "slot")
     assert not [one for one in told["history"] if one["noun"] in nouns and 25.0 < one["at_s"] < 28.0]
 
 
-# What owners of batches want -------------------------------------------------------------------------------------
+# Requests of batch owners --------------------------------------------------------------------------------------
 
 
 def test_a_batch_that_is_held_back_waits_for_its_release(tmp_path):
     events = [{"at_s": 1, "kind": "hold", "target": "a"}, {"at_s": 20, "kind": "release", "target": "a"}]
     lines = [f"[[events]]\n{EVENT.format(**event)}" for event in events]
     told = run(scenario(tmp_path, "\n".join([SMALL.replace('"a"', '"a"\narrives_s = 2'), *lines])))
-    assert told.events("batch", "a")[:2] == ["Created", "BatchPlanned"]  # it was not here yet when the hold came
+    assert told.events("batch", "a")[:2] == ["Created", "BatchPlanned"]  # the hold event came before the batch
     held = SMALL.replace('"a"', '"a"\nheld = true')
     told = run(scenario(tmp_path, "\n".join([held, lines[1]])))
     assert (told["audit"], told["unfinished"]) == ([], [])
@@ -300,7 +300,7 @@ def test_prints_the_tables_of_the_command_line(tmp_path, capsys):
     heads = [line for line in lines if line and line[0].islower()]
     assert heads == ["hosts", "slots", "batches", "a", "audit", "no problems found"]
     assert "| name | state     | jobs | completed | failed | cancelled | pending_reason |" in lines
-    assert "heard_at" not in "".join(lines[: lines.index("a")])  # what says something of a live pool only is left out
+    assert "heard_at" not in "".join(lines[: lines.index("a")])  # columns of a live pool only are left out
 
 
 def test_prints_one_object_and_nothing_else(tmp_path, capsys):
@@ -417,7 +417,7 @@ def test_draws_what_slots_did(tmp_path):
 
 
 def test_notes_how_inputs_were_to_move_and_how_they_did(tmp_path):
-    """10 MB at 80 Mbit/s take 1 s; the client is 50 ms late, and the agent takes 20 ms more."""
+    """10 MB at 80 Mbit/s take 1 s. The client is 50 ms late, and the agent takes another 20 ms."""
     hosts = '[hosts.a]\nboard = "demo"\ningress_mbps = 1000\n[hosts.s]\negress_mbps = 80\n'
     batch = '[[batches]]\nname = "b"\n[[batches.jobs]]\nfunction = "aes"\ninput_bytes = 10_000_000\n'
     delays = 'requester = "s"\nlate_s = 0.05\n[delays]\nstaging_s = 0.02\n'

@@ -1,4 +1,4 @@
-"""Batches that one client leaves and another takes up: nothing of the first is needed but the uuid."""
+"""Batches that one client leaves and another continues. The second client needs only the uuid of the batch."""
 
 import hashlib
 import threading
@@ -31,7 +31,7 @@ def responder(pool):
 
 @pytest.fixture
 def other(client):
-    """A client on another machine: it shares the credentials, and nothing else."""
+    """Return a client on another machine. Only the credentials are shared with the first one."""
     with Client(client._http.endpoint) as other:
         yield other
 
@@ -39,7 +39,7 @@ def other(client):
 @pytest.mark.parametrize("data", [b"small", LARGE], ids=["small", "large"])
 def test_results_of_a_submitted_batch_are_fetched_by_another_client(client, other, responder, pool, tmp_path, data):
     batch = client.submit(jobs_of(data, data + b"2"), settings=QUICK)
-    # Both computed at once, and nobody has asked for the results.
+    # Both jobs were computed at once, and no client has fetched the results.
     assert [job.state for job in pool.first_jobs()] == [JobState.RESULT_HELD] * 2
     result = other.fetch(batch.uuid, tmp_path / "out", settings=QUICK)
     assert result.ok
@@ -89,7 +89,7 @@ def test_attach_waits_for_the_results(client, other, responder, tmp_path):
 
 
 def test_attach_sends_the_inputs_that_are_missing(client, other, responder, pool, tmp_path):
-    # Created, and its client was killed before it sent anything.
+    # The batch was created, and its client was killed before it sent an input.
     pool.plans_at_once = False
     runner = client.runner(jobs_of(b"1", LARGE), output_dir=tmp_path)
     runner._create()
@@ -111,9 +111,9 @@ def test_attach_keeps_results_that_a_killed_client_has_left(client, other, respo
 def test_results_whose_receipt_was_lost_are_released_when_the_client_says_so_again(
     client, other, responder, pool, tmp_path
 ):
-    # The responder is killed before it has noted the receipts.
+    # The responder is killed before it has recorded the receipts.
     responder.delivered = lambda grants: None
-    # The answer to their repeat is lost, too.
+    # The answer to the repeated receipts is lost, too.
     pool.breaks["confirm_results answer"] = MessagingTimeout("committed, and nobody heard of it")
     data = [b"small", LARGE]
     first = client.run("sha256", data, requester="node-1", output_dir=tmp_path, settings=QUICK)

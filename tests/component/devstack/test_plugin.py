@@ -1,4 +1,4 @@
-"""The DevStack plug-in's phases, run in order as stack.sh does."""
+"""The phases of the DevStack plug-in, run in the order of stack.sh."""
 
 import getpass
 import re
@@ -16,20 +16,20 @@ ROOT = Path(__file__).parents[3]
 FUNCTIONS = Path(__file__).parent / "functions.bash"
 STACK = ("stack pre-install", "stack install", "stack post-config", "stack extra", "stack test-config")
 CONTROLLER = "rabbit,key,g-api,n-api,n-sch,n-cpu"
-#: Where fpga-pool-manage and the services are.
+#: The directory of fpga-pool-manage and of the services.
 REAL = Path(sys.prefix) / "bin"
 
 
 @dataclass
 class DevStack:
-    """A host: what is on it, and what was done to it."""
+    """A host on which DevStack runs: its files, and a log of the calls."""
 
     directory: Path
 
     def run(self, *phases, services=CONTROLLER, disabled="", driver="libvirt", programs=None, **settings):
-        """Run phases of the plug-in, each in a shell of its own; return the calls of DevStack's functions.
+        """Run phases of the plug-in, each in a separate shell; return the calls of DevStack's functions.
 
-        Without programs, calls of fpga-pool-manage are returned too, and do nothing.  Settings are those of local.conf.
+        Without `programs`, calls of fpga-pool-manage are only recorded and returned. Settings are those of local.conf.
         """
         log = self.directory / "calls"
         log.write_text("")
@@ -84,7 +84,7 @@ class DevStack:
 
     @property
     def commands(self):
-        """Where commands are that every user's PATH finds."""
+        """Return the directory for commands that is in every user's PATH."""
         return self.directory / "commands"
 
     @property
@@ -108,7 +108,7 @@ def devstack(tmp_path):
 
 
 def options(path, section):
-    """The options of a section; a list where one is given more than once."""
+    """Return the options of a section, each with the list of its values."""
     namespace = cfg.ConfigParser(str(path), sections := {})
     namespace.parse()
     return sections.get(section, {})
@@ -119,7 +119,7 @@ def processes(calls):
 
 
 def known_options():
-    """The options of all processes of the pool, by group."""
+    """Return the options of all processes of the pool, by group."""
     known = {"DEFAULT": {"debug", "transport_url"}, "database": {"connection"}}
     for entry_point in entry_points(group="oslo.config.opts"):
         if entry_point.name.partition(".")[0] == "fpga_pool":
@@ -197,7 +197,7 @@ def test_each_fake_compute_node_has_an_agent_and_a_nova_compute_that_asks_it(dev
             "host": [host],
             "state_dir": [f"{state}/agent-{host}"],
             "data_port": [port],
-            "enrolment_code": [""],  # nothing is what the program says here
+            "enrolment_code": [""],  # the recorder that replaces fpga-pool-manage prints no code
             "guest_driver": ["simulated"],
             "hook_socket": [f"{state}/agent-{host}.sock"],
             "simulated_guests_dir": [f"{state}/guests-{host}"],
@@ -278,7 +278,7 @@ def test_all_options_it_sets_exist(devstack, driver):
     known = known_options()
     for path in devstack.conf_dir.glob("*.conf"):
         cfg.ConfigParser(str(path), sections := {}).parse()
-        # Options of service accounts are those of keystoneauth.
+        # Options of service accounts are defined by keystoneauth.
         wrong = {f"[{name}] {option}" for name in sections for option in set(sections[name]) - known.get(name, set())}
         accounts = "[placement]", "[keystone_authtoken]"
         assert {line for line in wrong if not line.startswith(accounts)} == set()
@@ -314,7 +314,7 @@ def test_unstack_stops_all_and_clean_leaves_nothing(devstack, driver):
     devstack.run("clean", driver=driver)
     left = {path for path in devstack.directory.rglob("*") if path.is_file() or path.is_symlink()} - before
     assert not devstack.hook.parent.exists()
-    # Nova's files are DevStack's to remove.
+    # DevStack itself removes Nova's files.
     assert {path.name for path in left if not path.name.startswith("nova-fake")} == {"calls", "fpga-pool-manage"}
 
 

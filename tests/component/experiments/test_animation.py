@@ -1,4 +1,4 @@
-"""Animations: what is seen at each moment is what the schedule says."""
+"""Animations show at each moment what the schedule contains."""
 
 from xml.etree import ElementTree
 
@@ -15,7 +15,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def seen(picture, share):
-    """Titles of what is taken after a share of the time, with their places."""
+    """Return the titles and the places of the marks that are visible after a share of the playing time."""
     found = []
     for mark in ElementTree.fromstring(picture).iter(f"{SVG}g"):
         animated = mark.find(f"{SVG}animate")
@@ -32,7 +32,7 @@ def seen(picture, share):
 
 @pytest.fixture
 def rings():
-    """Task a holds all 4 FPGAs of a ring from 0 to 4; then b holds two of them until 8, c the line of 2 from 2 to 8."""
+    """Animate task a on a ring of 4 FPGAs until 4 s, then b on two of them until 8 s; c on a line from 2 s to 8 s."""
     problem = TaskProblem(
         enclosure_fpgas=np.array([4, 2]),
         enclosure_links=np.array([Topology.RING, Topology.LINE]),
@@ -62,7 +62,7 @@ def test_fpgas_are_taken_while_their_tasks_run(rings, at_s, fpgas):
 
 def test_enclosures_are_drawn_with_their_links_and_the_bound(rings):
     drawn = ElementTree.fromstring(rings)
-    # Four links close the ring, one joins the line.
+    # The ring has four links, the line has one.
     assert len([path for path in drawn.iter(f"{SVG}path") if path.get("class") == "link"]) == 5
     said = [text.text for text in drawn.iter(f"{SVG}text")]
     assert {"three tasks", "ring 0", "line 1", "8 s", "no schedule ends before 7 s"} <= set(said)
@@ -85,7 +85,7 @@ def test_a_gang_that_is_swapped_is_seen_on_both_tiers_one_after_the_other():
 
 def test_more_marks_than_a_browser_plays_are_refused():
     spans = [Span("p foreground", at, at + 1.0, "process", str(at)) for at in np.arange(5001.0).tolist()]
-    with pytest.raises(InvalidInput, match="an animation shows at most 5000 marks, here are 5001"):
+    with pytest.raises(InvalidInput, match="an animation shows at most 5000 marks, got 5001"):
         animated_tiers(spans, ["p"], 5001.0, "too many")
 
 

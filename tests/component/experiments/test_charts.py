@@ -55,7 +55,7 @@ def test_a_transfer_whose_begin_is_known_is_drawn_beside_its_plan(tmp_path):
 
 
 def _with_comments(path):
-    """Return the picture with its comments: matplotlib draws text as outlines and writes the words beside them."""
+    """Return the picture with its comments, in which matplotlib writes the words of texts that it draws as outlines."""
     return ElementTree.parse(
         path, ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
     ).getroot()

@@ -1,4 +1,4 @@
-"""What the demonstration prints fits a terminal."""
+"""The output of the demonstration fits a terminal."""
 
 import io
 from types import SimpleNamespace

@@ -125,20 +125,20 @@ def test_thins_out_places_evenly_and_keeps_the_ends():
 
 
 def test_improvement_is_equation_7_of_the_means():
-    # Means 3 and 4: 25 % shorter.
+    # Means of 3 and 4: 25 % shorter.
     rows = [("a", 0, 2.0), ("a", 1, 4.0), ("b", 0, 3.0), ("b", 1, 5.0)]
     samples = Samples(Sample("p", 1.0, series, seed, value) for series, seed, value in rows)
     assert samples.improvement_percent("p", "a", "b", 1.0) == pytest.approx(25.0)
     assert samples.ratio("p", "a", "b", 1.0) == pytest.approx((2 / 3 + 4 / 5) / 2)
 
 
-#: Of each paper a figure that is made in a moment.
+#: A figure of each paper that is made quickly.
 QUICK = {"makespan": 7, "benefit": 4, "gangs": 6, "lattice": 5, "learned": 4}
 
 
 @pytest.mark.long
 def test_one_command_makes_one_page_of_all_papers(tmp_path, monkeypatch, capsys):
-    """Only what takes hours is left out: of each paper one figure is made.  The page asks nobody else."""
+    """Only one quick figure of each paper is made, to save hours. The page loads nothing from other servers."""
     chosen = command._chosen
     monkeypatch.setattr(command, "_chosen", lambda paper, _, trace: chosen(paper, [QUICK[paper]], trace))
     assert main(["figures", "all", "--points", "2", "--scale", "0.05", "--seeds", "0-1", "--out", str(tmp_path)]) == OK
@@ -156,7 +156,7 @@ def test_one_command_makes_one_page_of_all_papers(tmp_path, monkeypatch, capsys)
 
 
 def test_the_interval_of_a_mean_is_students():
-    """Of 1, 2 and 3 the deviation is 1, and 4.3027 is the quantile for two degrees of freedom: 4.3027 / sqrt(3)."""
+    """The values 1, 2 and 3 have a deviation of 1. With the quantile for two degrees of freedom: 4.3027 / sqrt(3)."""
     samples = Samples(Sample("p", 1.0, "a", seed, seed + 1.0) for seed in range(3))
     assert samples.half_width("p", "a", 1.0) == pytest.approx(4.3027 / 3**0.5, abs=1e-4)
     assert np.isnan(Samples([Sample("p", 1.0, "a", 0, 5.0)]).half_width("p", "a", 1.0))
@@ -169,7 +169,7 @@ def test_a_picture_has_intervals_and_what_the_text_of_the_paper_says(tmp_path):
     drawn = (tmp_path / "lattice-3.svg").read_text()
     for name in ("lattice", "heft", "fifo"):
         assert f"<!-- {name}, the paper's text -->" in drawn
-    # One legend of all panels, beside the axes and not over their curves.
+    # All panels share one legend, beside the axes and not over their curves.
     _, *after_axes = drawn.split('id="legend_1"')
     assert len(after_axes) == 1
     assert 'id="axes_' not in after_axes[0]

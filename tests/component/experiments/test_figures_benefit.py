@@ -1,4 +1,4 @@
-"""The workloads of the figures of the benefit paper, and one run of them all."""
+"""The workloads of the figures of the benefit paper, and one run of all figures."""
 
 import json
 
@@ -23,7 +23,7 @@ def test_no_axis_has_a_symbol_alone():
 
 
 def test_catalogues_are_correlated_as_asked(pool):
-    # Ranks of six functions: 1 is the same order, -1 the opposite one.
+    # Correlation of the orders of six functions: 1 for the same order, -1 for the opposite one.
     for correlation in (-1.0, 1.0):
         drawn = variations.correlated(pool, correlation, 3)
         found = np.corrcoef(np.log(drawn.speedup), np.log(drawn.io_bps[0]))[0, 1]
@@ -46,8 +46,8 @@ def test_one_tenant_loses_its_benefit_at_half_time(pool):
 
 
 def test_ratio_of_means_and_its_error_are_those_of_pairs():
-    # Ours 11 and 13, the better of the others 10 and 10 (the other one: 1): 12 / 10; differences 1 and 3 have a
-    # standard deviation of sqrt(2), their mean an error of 1, a tenth of 10.
+    # Ours: 11 and 13. The better of the others: 10 and 10 (the other one: 1). The ratio of the means is 12 / 10. The
+    # differences 1 and 3 have a standard deviation of sqrt(2), and their mean an error of 1, which is a tenth of 10.
     values = {"benefit": (10.0, 10.0), "benefit_replace": (1.0, 1.0), "benefit_plus": (11.0, 13.0)}
     samples = Samples(Sample("p", 1.0, name, seed, of[seed]) for name, of in values.items() for seed in (0, 1))
     assert by_cell.ratio_of_means(samples, "p", 1.0) == pytest.approx((1.2, 0.1))

@@ -1,4 +1,4 @@
-"""The figures of the two-tier paper: what is compared, and how a trace gets into a figure."""
+"""The figures of the two-tier paper: the comparisons, and how a trace is used in a figure."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from fpga_pool.sim.gangs.swf import Swf, read_swf, write_swf
 
 @pytest.fixture
 def samples():
-    """Two seeds at two loads: EASY takes 100; MEASY 80 and 60, or 90 and 70; ours 10 less, but 30 less once."""
+    """Return samples of two seeds at two loads. EASY: 100; MEASY: 80 and 60, 90 and 70; ours: 10 less, once 30 less."""
     rows = []
     for seed, easier in ((4, 0.0), (7, 10.0)):
         for x, measy in ((0.5, 80.0), (0.9, 60.0)):
@@ -27,12 +27,13 @@ def samples():
 
 
 def test_improvements_are_paired_by_seed_and_the_mean_of_the_loads(samples):
-    # MEASY: (20 + 40) / 2 and (10 + 30) / 2; ours: 10 more each, at one load of the second seed 30.
+    # MEASY improves by (20 + 40) / 2 and (10 + 30) / 2 percent. Ours improves by 10 more each, and by 30 more at one
+    # load of the second seed.
     assert runs.improvements(samples, "response", "measy").tolist() == pytest.approx([30, 20])
     assert runs.improvements(samples, "response", "measy_plus").tolist() == pytest.approx([40, 40])
     assert runs.most(samples, "response", "measy_plus") == pytest.approx((50 + 60) / 2)
     claim = runs.ours_over_measy(samples, ("response",))
-    # Differences 10 and 20: deviation 7.0711, over the root of 2: 5; t(1, 0.975) is 12.7062.
+    # Differences of 10 and 20 have a deviation of 7.0711, divided by sqrt(2): 5. t(1, 0.975) is 12.7062.
     assert claim.ours["response"] == pytest.approx(15)
     assert claim.ours["response, half width"] == pytest.approx(12.7062 * 5, rel=1e-4)
 
@@ -47,7 +48,7 @@ def test_one_seed_has_no_interval():
 
 
 def trace(tmp_path, header=(("Version", "2.2"), ("MaxProcs", "16"))):
-    """Write 400 jobs of Lublin's model on 16 processors."""
+    """Write a trace of 400 jobs of Lublin's model on 16 processors; return its path."""
     path = tmp_path / "made.swf.gz"
     assert main(["workload", "lublin", "--jobs", "400", "--processors", "16", "--seed", "2", "--out", str(path)]) == OK
     write_swf(path, Swf(read_swf(path).table, header))
@@ -77,7 +78,7 @@ def test_a_policy_with_other_parameters_is_compared_with_ours(tmp_path, capsys):
     written = json.loads((tmp_path / "gangs.json").read_text())
     claims = {claim["key"]: claim for claim in written["figures"][0]["claims"]}
     assert "measy_plus:trial_s=60-over-ours" in claims
-    # A patience of 4 is what ours has.
+    # A patience of 4 is the default of ours.
     same = claims["measy_plus:patience=4.0-over-ours"]["ours"]
     assert (same["response"], same["slowdown"]) == (0.0, 0.0)
 

@@ -75,7 +75,7 @@ def jobs_of(seconds, **optional) -> BatchProblem:
 
 
 def test_a_plan_is_kept_where_reality_differs():
-    # Believed 3, 2, 2 s on two accelerators: 3 | 2 + 2.  Really 9, 2, 2: the others stay where they are.
+    # Estimates of 3, 2 and 2 s on two accelerators give the plan 3 | 2 + 2, which is kept although job 0 takes 9 s.
     believed = jobs_of([[3.0, 3.0], [2.0, 2.0], [2.0, 2.0]])
     actual = jobs_of([[9.0, 9.0], [2.0, 2.0], [2.0, 2.0]])
     assert workload.makespan_s("makespan", believed, believed, 0) == pytest.approx(4.0)
@@ -83,8 +83,8 @@ def test_a_plan_is_kept_where_reality_differs():
 
 
 def test_baselines_react_to_what_happens():
-    # SJF believes 1, 2, 3 s; job 0 takes 9 s, so the other accelerator does both of the others: 2 + 3 s.  A plan that
-    # is kept would compute job 2 after job 0.
+    # SJF expects 1, 2 and 3 s. Job 0 takes 9 s, so the other accelerator computes both other jobs: 2 + 3 s. A fixed
+    # plan would compute job 2 after job 0.
     believed = jobs_of([[1.0] * 2, [2.0] * 2, [3.0] * 2])
     actual = jobs_of([[9.0] * 2, [2.0] * 2, [3.0] * 2])
     assert workload.makespan_s("sjf", believed, actual, 0) == pytest.approx(9.0)
@@ -92,13 +92,15 @@ def test_baselines_react_to_what_happens():
 
 @pytest.mark.parametrize("policy", ["makespan", "cim", "sjf"])
 def test_a_later_batch_runs_on_what_the_earlier_one_leaves(policy):
-    # 4 s from 0 on; 1 and 3 s, released at 1 s, on the other accelerator: 1 + 3 + 1 = 5 s.
+    # A job of 4 s starts at 0 s. Jobs of 1 s and 3 s are released at 1 s and run on the other accelerator: 1 + 3 + 1 =
+    # 5 s.
     problem = jobs_of([[4.0] * 2, [1.0] * 2, [3.0] * 2], release_s=[0.0, 1.0, 1.0])
     assert arrivals.makespan_s(policy, problem, 0) == pytest.approx(5.0)
 
 
 def test_a_later_batch_is_sent_after_the_earlier_one():
-    # One link of 8 Mbps, 1 MB each: 0..1 s, and, released at 0.5 s, 1..2 s.
+    # One link of 8 Mbps and inputs of 1 MB: the first is sent from 0 to 1 s, the second, released at 0.5 s, from 1 to 2
+    # s.
     problem = BatchProblem(
         seconds=[[0.0], [0.0]], input_bytes=[10**6] * 2, requester=[0, 0], egress_bps=[8e6], responder=[0],
         ingress_bps=[8e6], release_s=[0.0, 0.5],

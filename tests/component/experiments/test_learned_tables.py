@@ -1,4 +1,4 @@
-"""The commands that write the tables of the pages on learned placement, for a part of their rows."""
+"""The commands that write the tables of the documentation on learned placement, run for some of their rows."""
 
 import csv
 from pathlib import Path
@@ -14,7 +14,7 @@ WORLD = PAGES / "user" / "worlds" / "paper.toml"
 
 @pytest.fixture
 def written(monkeypatch, capsys):
-    """Return the rows that a command writes: `written(module, *arguments)`."""
+    """Return a function that runs the command of a module and returns its rows: `written(module, *arguments)`."""
 
     def run(module, *arguments):
         monkeypatch.setattr("sys.argv", [module.__name__, *arguments])

@@ -1,4 +1,4 @@
-"""Training in miniature: what is sure of it in a few seconds."""
+"""A miniature training: the properties that can be checked within seconds."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_weights(tmp_path):
         again = trained(tmp_path / "parts", run_all)
     assert again == (weights, progress)
     assert [each[0] for each in progress.validations] == ["none", "supervised", "generation 1", "generation 2"]
-    # The supervised start has learned something, and what was selected is no worse than to correct nothing.
+    # The supervised start has reduced the loss, and the selected weights are no worse than no correction.
     assert progress.losses[-1] < progress.losses[0]
     assert min(each[1] for each in progress.validations) <= 0
     assert len(progress.costs) == 2
@@ -43,7 +43,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_weights(tmp_path):
 
 def test_a_directory_of_another_training_is_refused(tmp_path):
     (tmp_path / "plan.json").write_text('{"seed": 1}')
-    with runner(1) as run_all, pytest.raises(InvalidInput, match="is of another training"):
+    with runner(1) as run_all, pytest.raises(InvalidInput, match="contains a training with other parameters"):
         trained(tmp_path, run_all)
 
 
@@ -86,7 +86,7 @@ def test_comparisons_are_paired_and_of_every_stack_in_every_world():
 
 
 def test_claims_of_ours_are_of_the_suites_that_were_run():
-    """As with `--points 2`."""
+    """As with `--points 2`, results of two suites are available."""
     values = {"mean": (10.0, 8.0), "p95": (20.0, 15.0), "goodput": (4.0, 5.0)}
     samples = Samples(
         Sample(panel, suite, name, 0, value)

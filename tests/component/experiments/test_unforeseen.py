@@ -1,4 +1,4 @@
-"""What any policy can expect without foresight: by hand, and beside policies on all traces that may come."""
+"""The most that policies can expect without foresight: checked by hand, and against policies on all possible traces."""
 
 from dataclasses import replace
 
@@ -34,14 +34,14 @@ def card(speedup, slots, load_s, preemptible=False):
 
 
 def test_one_slot_loads_what_may_come():
-    # Two jobs, of two functions alike; the first comes when the load has ended.  Of 10 vCPUs for its interval half can
-    # be expected, of two intervals in all: who loads what comes first begins too late.
+    # There are two jobs of two equal functions. A load can be complete when the first job arrives, but serves it with
+    # probability 1/2: 10 vCPUs for one of two intervals, times 1/2. A load that begins at the arrival is too late.
     assert Unforeseen(card([10.0, 10.0], slots=1, load_s=1.0), 1.0).most_vcpus(2) == pytest.approx(10 * 0.5 / 2)
 
 
 def test_what_is_useful_enough_is_kept():
-    # The third interval: a job of b came with the second arrival.  The slot holds a, whose next job comes with 1/2.
-    # To wait for that gains 20/2 and the load of b 1 * 1 later, beyond the horizon.
+    # In the third interval, after a job of b arrived second, the slot holds a, whose next job comes with probability
+    # 1/2. Waiting for it gains 20/2. Loading b gains 1 * 1, but later, beyond the horizon.
     assert Unforeseen(card([20.0, 1.0], slots=1, load_s=1.0), 1.0).most_vcpus(3) == pytest.approx((10 + 10) / 3)
 
 

@@ -1,4 +1,4 @@
-"""What comes from outside is read or refused with the error for it: nothing else comes of any input."""
+"""Any input from outside is either decoded or refused with the documented error. No other exception is raised."""
 
 import contextlib
 import io
@@ -82,7 +82,7 @@ def test_messages(wanted, data):
 
 
 def test_the_messages_that_are_changed_are_right():
-    wrong = {Command: 1}  # an order that is not complete is changed as well
+    wrong = {Command: 1}  # the number of complete samples; the other commands are incomplete
     for wanted, valid in MESSAGES.items():
         for plain in valid[: wrong.get(wanted, len(valid))]:
             read(wanted, plain)
@@ -144,7 +144,7 @@ def test_scenarios(file, content):
 
 
 def problem():
-    """A file of arrays, of none of the names that are expected and of all kinds of values."""
+    """Return a file of arrays that lacks expected names and has values of different kinds."""
     content = io.BytesIO()
     np.savez(content, seconds=np.ones((2, 2)), names=np.array(["a", "b"]))
     return content.getvalue()

@@ -1,4 +1,4 @@
-"""Whatever a host says of itself, work is planned for the others: a captured agent cannot stop its shard."""
+"""Whatever a host reports, work is planned for the others: a compromised agent cannot stop its shard."""
 
 import contextlib
 from uuid import UUID
@@ -40,7 +40,7 @@ SERVER = str(UUID(int=9))
 
 
 def heartbeat(host: str) -> Heartbeat:
-    """What a host with a card, two processors and a machine says."""
+    """Return the heartbeat of a host with one card and two processors, and with a server if it is the host "bad"."""
     return Heartbeat(
         host=host, agent_id=host, boot=1, beat=1, at=1.0, egress_bps=1e9, ingress_bps=1e9, data_address="192.0.2.1",
         data_port=9, jobs=(),
@@ -56,14 +56,14 @@ def heartbeat(host: str) -> Heartbeat:
 
 
 class Shard:
-    """A shard with work of each kind, and with the one host that says `beat` and another one."""
+    """A shard with work of each kind, and with two hosts: one sends `beat`, and the other a valid heartbeat."""
 
     def __init__(self, catalogue, policies, beat):
         self.settings = PoolSettings()
         self.store = MemoryStore()
         self.scheduler = SimulatedScheduler(Engine(), self.store, self.settings, lambda: None, tuple)
         for each in (heartbeat("good"), beat):
-            with contextlib.suppress(FpgaPoolError):  # it is refused
+            with contextlib.suppress(FpgaPoolError):  # the heartbeat is refused
                 self.scheduler.apply_heartbeat(each)
         self._submit(catalogue)
         self.scheduler.begin(new_families(catalogue, self.settings, policies), 0)
@@ -91,7 +91,7 @@ class Shard:
             create_pipeline(tx, pipeline, catalogue, settings, now_s)
             for requester in ("good", f"server:{SERVER}"):
                 for policy in ("", "benefit_plus"):
-                    with contextlib.suppress(FpgaPoolError):  # there is no such machine
+                    with contextlib.suppress(FpgaPoolError):  # no such server
                         create_batch(tx, batch(requester, policy), catalogue, settings, now_s)
 
 
@@ -118,7 +118,7 @@ def test_no_heartbeat_and_no_report_stops_planning(catalogue, policies, data):
     except FpgaPoolError:
         return
     shard = Shard(catalogue, policies, beat)
-    shard.scheduler.plan()  # raises what a policy raises
+    shard.scheduler.plan()  # raises the errors of policies
     with shard.scheduler.transaction() as tx:
         placed = [job for job in tx.active_jobs() if job.host == beat.host]
     for number, job in enumerate(placed, 1):

@@ -1,4 +1,4 @@
-"""The REST API answers any request with a result or an error of the client's: never with 500."""
+"""The REST API answers any request with a result or a client error, and never with status 500."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ BODIES = {
     "set_quota": {"jobs": 5, "input_bytes": -1},
 }  # fmt: skip
 BODIES |= {f"plan_{noun}": BODIES[f"create_{noun}"] for noun in ("batch", "gang", "pipeline", "task")}
-#: Values of parameters; of those that are known, and of others.
+#: Values of query parameters: known values and arbitrary ones.
 VALUES = st.sampled_from(
     ["1", "0", "-1", "1e300", "nan", "99999999999999999999", UUID, "e30=", "bnVsbA==", "\0"]
 ) | st.text(max_size=20)
@@ -56,7 +56,7 @@ def test_every_request_has_an_answer(api, data):
     valid = BODIES.get(operation.name)
     body = {} if valid is None else {"json": data.draw(changed_messages([valid]) | PLAIN)}
     query = data.draw(st.dictionaries(NAMES, VALUES, max_size=2))
-    if "wait_s" in query:  # what waits takes its time
+    if "wait_s" in query:  # do not wait for changes
         query["wait_s"] = "0"
     headers = data.draw(st.dictionaries(st.sampled_from(["If-Match", "If-None-Match"]), TAGS, max_size=1))
     answer = api.open(path, method=operation.method, query_string=query, headers=headers, **body)

@@ -1,4 +1,4 @@
-"""What the panel of Horizon passes on, to an API that notes what comes, and what of its answers it lets through."""
+"""The requests that the Horizon panel forwards to a recording API, and the parts of the answers that it passes on."""
 
 import json
 import threading
@@ -57,7 +57,7 @@ def requests_of_django():
 
 @pytest.fixture
 def forward(api, requests_of_django):
-    """Forward a request for a path below the panel."""
+    """Return a function that forwards a request for a path below the panel."""
 
     def forward(method, path, *, endpoint=api.endpoint, **options):
         query = options.pop("query", "")

@@ -1,4 +1,4 @@
-"""Prometheus itself says when the alerts fire, by `promtool test rules`."""
+"""The alerts fire as specified, according to Prometheus's own `promtool test rules`."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import yaml
 
 RULES = Path(__file__).parents[3] / "etc" / "fpga_pool" / "prometheus-alerts.yaml"
 
-#: For each alert the series with which it fires, and those of a pool without the problem, as promtool writes series:
+#: For each alert, the series with which it fires and those of a pool without the problem, in the notation of promtool:
 #: "0+5x180" are 181 values, one per 30 s, each larger by 5.
 CASES = {
     "FpgaPoolProcessDown": (
@@ -141,7 +141,7 @@ def test_alerts_at_90_minutes(tmp_path, which):
         }
         for alert, cases in CASES.items()
     ]
-    # JSON is YAML.
+    # JSON is valid YAML.
     (tmp_path / "test.yaml").write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}))
     done = subprocess.run(
         ["promtool", "test", "rules", tmp_path / "test.yaml"], capture_output=True, text=True, timeout=120, check=False

@@ -1,6 +1,6 @@
-"""Nova's own code loads the validators by their entry point and asks them, as nova-api does.
+"""Nova's own code loads the validators of extra specs by entry point and calls them, as in nova-api.
 
-In a process of its own: Nova changes defaults of the libraries that it shares with everything else here.
+Nova runs in a separate process, because it changes defaults of the libraries that it shares with the other tests.
 """
 
 import json
@@ -12,7 +12,7 @@ import pytest
 from fpga_pool.conf.catalogue import installed_catalogue
 from fpga_pool.model.flavor import EXTRA_SPECS
 
-#: Reads lines of [name, value]; answers each with why it is refused, or null.
+#: Reads lines of [name, value], and answers each with the reason for its refusal, or null.
 ASK_NOVA = """
 import json, sys
 from nova import exception
@@ -34,7 +34,7 @@ nova.conf.CONF.set_override("catalogue", {path!r}, "fpga_pool")
 
 @pytest.fixture(scope="module")
 def refusal():
-    """Return why Nova refuses an extra spec; None = it does not."""
+    """Return a function that returns why Nova refuses an extra spec, or None if it is accepted."""
     with subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", ASK_NOVA], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,6 +1,6 @@
-"""The package's entry points for Nova load where Nova is installed, and the documented nova.conf repeats its filters.
+"""The package's entry points for Nova can be loaded, and the documented nova.conf repeats Nova's filters.
 
-In a process of its own: Nova changes defaults of the libraries that it shares with everything else here.
+Nova runs in a separate process, because it changes defaults of the libraries that it shares with the other tests.
 """
 
 import subprocess
@@ -26,7 +26,7 @@ print(",".join(nova.conf.CONF.filter_scheduler.enabled_filters))
 
 @pytest.fixture(scope="module")
 def default_filters():
-    """The default of `enabled_filters`, printed once everything has loaded."""
+    """Return Nova's default of `enabled_filters`, printed after all entry points were loaded."""
     offered = [entry for entry in distribution("fpga_pool").entry_points if "nova_plugin" in entry.module]
     assert len(offered) > 10
     lines = "".join(f"{entry.name} {entry.value} {entry.group}\n" for entry in offered)

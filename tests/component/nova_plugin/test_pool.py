@@ -1,4 +1,4 @@
-"""What a process knows of the pool: how old it may be, and who asks."""
+"""The picture of the pool in a Nova process: how old it may be, and which request updates it."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ class Clock:
 
 
 class Asked:
-    """Answers with a pool that has changed each time; or does not."""
+    """A callable that returns a pool that changes with each call, or times out if `silent`."""
 
     def __init__(self):
         self.times, self.silent = 0, False
@@ -88,7 +88,7 @@ def test_a_pool_that_does_not_answer_is_not_asked_for_a_while(pool, clock, asked
 
 
 def held_up(asked, timeout_s):
-    """Return a pool whose question begins with the first event and gets no answer before the second."""
+    """Return a pool, an event that its request sets, and an event that the request waits for before it answers."""
     began, answer = threading.Event(), threading.Event()
 
     def ask():
@@ -125,7 +125,7 @@ def test_who_waits_too_long_for_the_question_of_another_is_told_so(asked):
 
 
 class HeldByAnother:
-    """The lock of a pool, which another request holds for so many seconds of the clock."""
+    """The lock of a pool, which another request holds for a number of seconds of the clock."""
 
     def __init__(self, pool, clock, seconds, picture):
         self._pool, self._clock, self._seconds, self._picture = pool, clock, seconds, picture
@@ -144,11 +144,11 @@ class HeldByAnother:
 
 @pytest.fixture
 def waiting(pool, clock):
-    """Have a request wait for another one; `waiting(seconds, answered)` returns the answer and what it received."""
+    """Return a function that lets a request wait for another one. It returns the old picture and the received one."""
 
     def wait(seconds, answered):
         first = pool.now()
-        clock.now_s = 60.0  # it is too old
+        clock.now_s = 60.0  # the picture is too old
         pool._asking = HeldByAnother(pool, clock, seconds, first if answered else None)
         return first, pool.now()
 

@@ -1,4 +1,4 @@
-"""What answers of Placement, and of whatever stands in its place, are to the pool."""
+"""How the pool interprets answers of Placement, and of other servers at its address."""
 
 import json
 import threading
@@ -13,14 +13,14 @@ from fpga_pool.placement.client import open_placement
 
 @pytest.fixture
 def server():
-    """A server that gives one answer to everything: `answer` is its status and its body."""
+    """Run a server that gives the same answer to every request: `answer` is its status and its body."""
     asked = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             self.server.asked.append((self.path, dict(self.headers)))
             status, body = self.server.answer
-            if status is None:  # none at all
+            if status is None:  # no answer at all
                 asked.wait(30)
                 return
             self.send_response(status)
@@ -57,7 +57,7 @@ def read(tmp_path):
 
 @pytest.fixture
 def new_client(read, server):
-    """Make clients that wait for an answer so long."""
+    """Return a function that makes clients with a given timeout."""
 
     def make(timeout_s):
         url = f"http://127.0.0.1:{server.server_port}"

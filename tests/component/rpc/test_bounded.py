@@ -1,4 +1,4 @@
-"""Calls that end in time, whatever becomes of the broker."""
+"""Calls end in time, whatever happens to the broker."""
 
 import threading
 from types import SimpleNamespace
@@ -21,14 +21,14 @@ def _impatient(monkeypatch):
 
 @pytest.fixture
 def broker():
-    """Calls to `broker.wait` are stuck until the test ends."""
+    """Yield an event on which calls wait until the test ends."""
     back = threading.Event()
     yield back
     back.set()
 
 
 def make_stuck(caller, broker, count):
-    """Make so many calls that are stuck; on a busy machine others are given up before a thread has begun with them."""
+    """Make `count` calls that get stuck. On a busy machine, some calls may time out before a thread starts them."""
     made = []
     while len(made) < count:
         with pytest.raises(NO_ANSWER):
@@ -106,12 +106,12 @@ def test_an_error_from_the_other_side_says_what_was_said_there_without_its_trace
 def test_a_thread_serves_one_call_after_another():
     caller = Caller()
     threads = {caller.run(threading.get_ident, WAIT_S) for _ in range(20)}
-    assert len(threads) < 10  # one that has just answered may not be seen to be idle yet
+    assert len(threads) < 10  # a thread that has just answered may not be marked idle yet
 
 
 @pytest.mark.parametrize(("starts", "answered"), [(0, True), (2, True), (STARTS, True), (STARTS + 1, False)])
 def test_a_call_to_a_server_that_is_started_again_and_again_is_repeated_so_often(starts, answered):
-    """Where that is too often, its caller is told to try again later."""
+    """If the server has restarted too often, the caller is told to try again later."""
     forgotten = []
 
     def call():

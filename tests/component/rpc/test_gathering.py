@@ -1,4 +1,4 @@
-"""Calls that come while others are under way share a message, and each has its own answer."""
+"""Calls that are made while others are in progress share a message. Each call gets its own answer."""
 
 import threading
 import time
@@ -23,11 +23,11 @@ WAIT_S = 60.0
 
 
 class Scheduler:
-    """What `Gatherer` asks: it answers a call with its argument, once it may."""
+    """A scheduler that `Gatherer` calls. It answers a call with the call's argument, once `may_answer` is set."""
 
     def __init__(self):
         self.may_answer = threading.Event()
-        #: Arguments of the calls of each message.
+        #: The arguments of the calls in each message.
         self.messages = []
 
     def ask(self, method, arguments, ids):
@@ -114,11 +114,11 @@ def test_calls_that_others_would_wait_for_are_made_alone():
     gatherer.call("slots", {"length": LONG_ANSWER}, {})
     assert not gatherer.takes("slots", {})
     assert gatherer.takes("tasks", {})
-    assert not gatherer.takes("jobs", {})  # what each of them waits for is worked out
+    assert not gatherer.takes("jobs", {})  # the expected times of each job have to be computed
 
 
 class Endpoint:
-    """Has no job, and batches for those who may see some; notes for which requests it was asked."""
+    """An endpoint without jobs and batches. It records the requests on whose behalf it is called."""
 
     target = TARGET
 
@@ -142,7 +142,7 @@ class Endpoint:
 
 @pytest.fixture
 def pool(monkeypatch):
-    """An endpoint, an API that calls it, all calls that come within a moment in one message, and the messages."""
+    """Yield an endpoint, an API that sends calls of the same moment in one message, and the list of sent messages."""
     monkeypatch.setattr(gathering, "UNDER_WAY", 0)
     monkeypatch.setattr(gathering, "PATIENCE_S", 0.3)
     messages, key, endpoint = transport(cfg.CONF, "inprocess://"), Ed25519PrivateKey.generate(), Endpoint()

@@ -1,4 +1,4 @@
-"""Messages within a process: answered without polling, bounded by their timeouts, ended with their server."""
+"""Messages within a process: answers without polling, timeouts, and the end of calls with their server."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from fpga_pool.rpc.transport import TARGET, answers, server, transport
 
 
 class OpenGate:
-    """Lets everything in: who calls is not what is tested here."""
+    """A gate that accepts every caller, because authentication is not tested here."""
 
     run = "one"
 

@@ -1,4 +1,4 @@
-"""Which scheduler a caller asks."""
+"""The choice of the scheduler that a caller calls."""
 
 import time
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, tr
 
 
 class Endpoint:
-    """Answers with nothing but the number of its calls."""
+    """An endpoint that counts its calls."""
 
     target = TARGET
 
@@ -30,7 +30,7 @@ class Endpoint:
 
 @pytest.fixture
 def schedulers():
-    """Two schedulers by name, each with its endpoint and its server; and a function that makes a caller of them."""
+    """Yield the endpoints and servers of two schedulers by name, and a function that makes a caller of them."""
     messages, key = transport(cfg.CONF, "inprocess://"), Ed25519PrivateKey.generate()
     made = {}
     for name in ("one", "two"):
@@ -48,12 +48,12 @@ def schedulers():
 
 def test_a_scheduler_that_was_silent_and_has_died_is_left_before_a_call_of_it_times_out(schedulers, monkeypatch):
     made, make_caller = schedulers
-    now_s = [0.0]  # it stands still until the test lets time pass
+    now_s = [0.0]  # the time advances only when the test changes it
     monkeypatch.setattr(scheduler_api, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     caller = make_caller(Role.API)
     caller.services()
     caller.services()
-    (asked,) = [name for name, (endpoint, _) in made.items() if endpoint.calls == 2]  # it stays with one
+    (asked,) = [name for name, (endpoint, _) in made.items() if endpoint.calls == 2]  # it keeps its scheduler
     dead = made[asked][1]
     dead.stop()
     dead.wait()

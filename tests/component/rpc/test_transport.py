@@ -1,4 +1,4 @@
-"""What a server does not let through is counted."""
+"""Messages that a server refuses are counted."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -45,14 +45,14 @@ def refusals():
 
 @pytest.fixture(scope="module")
 def ending():
-    """Where servers are stopped, each of which takes a second to."""
+    """Yield an executor that stops servers, each of which takes a second."""
     with ThreadPoolExecutor() as ending:
         yield ending
 
 
 @pytest.fixture
 def call(refusals, ending):
-    """Call the endpoint, which no other test does, as a peer that may call it."""
+    """Return a function that calls a separate endpoint as an authorized peer."""
     messages, topic = transport(cfg.CONF, "inprocess://"), uuid4().hex
     key = Ed25519PrivateKey.generate()
     methods = dict.fromkeys(["double", "triple", "ids"], frozenset(Role))
@@ -111,7 +111,7 @@ def test_what_is_wrong_is_counted_by_its_code(call, refusals, method, version, a
 
 
 def test_a_mistake_of_a_tenant_is_neither_counted_nor_a_warning(call, refusals, caplog):
-    """The API has it from a request, which says so in its own log; no operator has to do anything."""
+    """The API sends it on behalf of a request and logs it itself. No action of an operator is required."""
     with pytest.raises(Exception, match="expected"):
         call("double", role=Role.API, number="4")
     assert refusals.counts() == {}
@@ -120,7 +120,7 @@ def test_a_mistake_of_a_tenant_is_neither_counted_nor_a_warning(call, refusals, 
 
 @pytest.fixture
 def below(refusals):
-    """The loggers of oslo.messaging that tell of messages, as in a process of the pool."""
+    """Yield the loggers of oslo.messaging that log messages, with the filters of a process of the pool."""
     names = "oslo.messaging._drivers.impl_rabbit", "oslo_messaging._drivers.amqpdriver"
     loggers = [logging.getLogger(name) for name in names]
     before = [list(logger.filters) for logger in loggers]
@@ -145,16 +145,16 @@ def test_messages_that_cannot_be_read_do_not_fill_the_log(below, refusals, caplo
     below[0].error("Something else")
     *lines, last = caplog.records
     assert last.getMessage() == "Something else"
-    # Ten at once, then one per ten seconds.
+    # The first ten are logged at once, then one per ten seconds.
     assert 10 <= len(lines) < 30
-    texts = [logging.Formatter().format(line) for line in lines]  # with the traceback, if there is one
+    texts = [logging.Formatter().format(line) for line in lines]  # includes the traceback, if there is one
     assert max(map(len, texts)) < 1000
     assert all("\n" not in text and "no such version: 9" in text for text in texts)
     assert "(fpga_pool.unreadable_message: 10 so far)" in texts[9]
     assert refusals.counts() == {"fpga_pool.unreadable_message": 30}
 
 
-def test_a_thread_that_listens_looks_again_no_sooner_than_we_want(call):  # the transport has set it
+def test_a_thread_that_listens_looks_again_no_sooner_than_we_want(call):  # set by `transport`
     listening = amqpdriver.AMQPListener(SimpleNamespace(prefetch_size=0), conn=None)
     assert listening._current_timeout == LOOK_AGAIN_S
 
@@ -166,7 +166,7 @@ def test_refused_calls_do_not_fill_the_log(refusals, caplog):
         with pytest.raises(messaging.ExpectedException):
             dispatcher.dispatch(SimpleNamespace(message={"method": 7}, ctxt={}, client_timeout=None))
     lines = [record for record in caplog.records if record.levelno == logging.WARNING]
-    # Ten at once, then one per ten seconds.
+    # The first ten are logged at once, then one per ten seconds.
     assert 10 <= len(lines) < 30
     assert refusals.counts() == {"fpga_pool.invalid_input": 30}
 

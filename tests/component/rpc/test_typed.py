@@ -1,4 +1,4 @@
-"""What a method of an endpoint is called with from outside."""
+"""The arguments with which methods of an endpoint are called from outside."""
 
 from collections.abc import Mapping, Sequence
 from math import nan

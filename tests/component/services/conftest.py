@@ -1,4 +1,4 @@
-"""A fast board with real parts around it, for the tests of the services."""
+"""A fast board with real components, for the tests of the services."""
 
 import threading
 import time
@@ -12,13 +12,13 @@ from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.clock import SteadyClock
 
 PATIENCE_S = 60.0
-#: No test lets a job of this length end by itself.
+#: Computation time of a job that no test waits for.
 LONG_S = 300.0
 
 
 @pytest.fixture(scope="session")
 def catalogue(make_catalogue):
-    """A board that loads in 1 ms; sha256 takes 5 ms, wordcount runs until it is stopped."""
+    """Return a catalogue of a board that loads in 1 ms. sha256 takes 5 ms, wordcount runs until it is stopped."""
     functions = {
         "sha256": (0.005, "small", "large"),
         "aes": (0.005, "small", "large"),
@@ -49,7 +49,7 @@ def new_driver(catalogue, key):
 @pytest.fixture
 def agent_settings(tmp_path):
     known = {"egress_bps": 1e10, "ingress_bps": 1e10, "heartbeat_s": 0.05}
-    # A busy machine computes late: what is stopped for that is said by the test.
+    # On a busy machine computations are late, so only tests that set a shorter grace time have jobs stopped.
     known |= {"hang_factor": 1.0, "hang_grace_s": PATIENCE_S}
     known |= {"fault_pause_s": (0.01, 0.05), "drain_timeout_s": 0.5}
     return lambda host="h0", **fields: AgentSettings(host=host, state_dir=tmp_path / "agents" / host, **known | fields)
@@ -62,7 +62,7 @@ def clock():
 
 @pytest.fixture
 def until():
-    """Wait until a condition holds."""
+    """Return a function that waits until a condition holds."""
 
     def wait(condition):
         give_up_s = time.monotonic() + PATIENCE_S

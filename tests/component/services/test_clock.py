@@ -13,7 +13,7 @@ def test_it_does_not_follow_the_systems_clock(monkeypatch):
 
 def test_a_clock_that_was_started_behind_the_pool_goes_on_from_the_pools_time(monkeypatch, caplog):
     now_s, at_s = 1e9, 0.0
-    # No time passes but what the test lets pass: half a tenth of a second would be another difference.
+    # Time passes only when the test lets it. Otherwise, a twentieth of a second would change the logged difference.
     there = SimpleNamespace(time=lambda: now_s - 3600, monotonic=lambda: at_s)
     monkeypatch.setattr(clock_module, "time", there)
     clock = SteadyClock()
@@ -42,7 +42,7 @@ def test_it_follows_another_clock_that_cannot_be_the_same(caplog):
     clock = SteadyClock()
     asked_at = clock()
     clock.agree(asked_at - 3600, asked_at, asked_at + 2)
-    # The other clock said so half way between question and answer, at asked_at + 1 of this one.
+    # The other clock was read half way between request and answer, at asked_at + 1 of this clock.
     assert asked_at - 3601 <= clock() < asked_at - 3601 + 60
     assert "differs from the pool's by -3601" in caplog.text
 

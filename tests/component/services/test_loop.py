@@ -1,4 +1,4 @@
-"""Loops, in so far as they decide how long to wait."""
+"""How long loops wait between steps."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from fpga_pool.services.loop import Loop
 
 @pytest.mark.parametrize(
     ("spent_s", "waited_s"),
-    [(0.01, 5.0), (0.2, 20.0)],  # a step of 0.2 s takes 1 % of 20 s; for one of 0.01 s the interval is longer
+    [(0.01, 5.0), (0.2, 20.0)],  # a step of 0.2 s is 1 % of 20 s; for a step of 0.01 s, the interval is longer
 )
 def test_steps_take_at_most_their_share_of_a_processor(monkeypatch, spent_s, waited_s):
     used_s, waits = iter([3.0, 3.0 + spent_s]), []

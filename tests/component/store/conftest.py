@@ -18,7 +18,7 @@ SHARD, OWNER = "shard-0", "scheduler-0"
 
 
 class Make:
-    """Builds objects that differ from each other, and only in what a test says."""
+    """A factory of objects with different ids, whose other fields differ only as specified by a test."""
 
     def batch(self, **fields):
         known = {"project_id": "project-a", "user_id": "user-a", "name": "", "policy": "ect", "created_at": 1.0}
@@ -107,7 +107,7 @@ def make():
 
 @pytest.fixture(params=["sqlite"])
 def connection(request, tmp_path, new_database):
-    """URL of a database with the schema, one of each kind that the store supports."""
+    """Return the URL of a migrated database, for each kind of database that the store supports."""
     return {"sqlite": lambda: new_database(tmp_path / "pool.db")}[request.param]()
 
 
@@ -126,7 +126,7 @@ def shard(store) -> Shard:
 
 @dataclass
 class Backend:
-    """What the contract of Transaction is tested on."""
+    """The backend on which the contract of Transaction is tested."""
 
     begin: Callable[[], AbstractContextManager[Transaction]]
     outbox: Callable[[], list[Command]]
@@ -152,7 +152,7 @@ def outbox(backend):
 
 @pytest.fixture
 def saved(begin):
-    """Store objects, and return them."""
+    """Return a function that stores objects and returns them."""
 
     def save(*things):
         with begin() as tx:
@@ -164,7 +164,7 @@ def saved(begin):
 
 @pytest.fixture
 def counted(make, saved):
-    """A batch to count in; `bump` counts one more."""
+    """Store a batch to be counted in; `bump` increases its count by one."""
     return saved(make.batch(jobs=10_000))
 
 

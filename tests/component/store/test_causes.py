@@ -1,4 +1,4 @@
-"""Changes on behalf of a request carry its id, in the transaction that makes them."""
+"""Changes on behalf of a request contain its id, in the transaction that makes them."""
 
 import json
 

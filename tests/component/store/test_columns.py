@@ -1,4 +1,4 @@
-"""The pool as columns: what counts as a change of a host or a slot, and what does not."""
+"""The pool as columns: which changes of hosts and slots are noticed, and which are not."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from fpga_pool.store.tables import SLOTS
 
 @pytest.fixture
 def pool(begin, make, saved):
-    """Two hosts with two slots each; an instance holds the first."""
+    """Store two hosts with two slots each. An instance holds the first slot."""
     hosts = [make.host(f"host-{number}", shard="shard-0", availability_zone="zone-1") for number in range(2)]
     slots = [make.slot(host.name, region) for host in hosts for region in ("0", "1")]
     lease = make.lease(slots[0], kind=LeaseKind.INSTANCE, holder="instance-1", revocable=False)
@@ -45,7 +45,7 @@ def test_the_ingress_that_is_planned_is_what_waits_for_input_from_elsewhere(stor
 
 
 def rows(columns):
-    """Host, place, state, function, lease, holder and revocable of each slot."""
+    """Return host, place, state, function, lease, holder and revocable of each slot."""
     words = [
         [columns.words[number] for number in columns.slots[name]]
         for name in ("host", "place", "state", "function", "lease", "holder")

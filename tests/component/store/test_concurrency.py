@@ -1,4 +1,4 @@
-"""Several writers at once: every change that was not refused is there in the end."""
+"""Several concurrent writers: no change is lost, unless it was refused."""
 
 import subprocess
 import sys
@@ -58,7 +58,7 @@ def test_decisions_on_what_was_read_before_arrive_or_meet_a_conflict(store, begi
     with ThreadPoolExecutor(4) as threads:
         arrived = sum(threads.map(work, range(4)))
     assert completed() == arrived
-    assert arrived >= 25  # whoever comes first always arrives
+    assert arrived >= 25  # the first writer of each round succeeds
 
 
 def test_two_stores_on_one_database_see_each_other(connection, shard, begin, counted, bump):

@@ -1,4 +1,4 @@
-"""What every implementation of model.transaction.Transaction must do."""
+"""The contract of all implementations of model.transaction.Transaction."""
 
 import math
 import uuid
@@ -32,7 +32,7 @@ def test_everything_that_was_added_reads_back_equal(begin, make):
     slot = make.slot(state=SlotState.BUSY, function="aes", job=job.uuid, sequence=7)
     lease = make.lease(slot)
     with begin() as tx:
-        tx.add(job, lease, slot, host, batch)  # whatever the order
+        tx.add(job, lease, slot, host, batch)  # in any order
     with begin() as tx:
         assert tx.batch(batch.uuid) == batch
         assert tx.job(job.uuid) == job
@@ -149,7 +149,7 @@ def test_the_outbox_keeps_the_order_of_sending_and_the_whole_command(begin, outb
 
 def test_commands_for_a_lost_host_are_dropped_also_those_of_this_transaction(begin, outbox, make):
     kept = make.command(slot="host-1/card-0/0")
-    # What an agent holds of flows is in no heartbeat: it must hear which of them ended while it was away.
+    # Heartbeats do not contain flows, so the agent must get commands about flows that ended while it was away.
     flow = make.command(host="host-0", slot="", action=ReleaseFlow(job="j", attempt=1))
     with begin() as tx:
         tx.send(make.command())
@@ -292,7 +292,7 @@ def test_active_jobs_are_those_planned_staged_or_running_in_the_order_of_their_s
     saved(batch, *jobs, elsewhere)
     with begin() as tx:
         assert [job.index for job in tx.active_jobs(flow="::1:5")] == [99]
-        # WAITING_INPUT is state 1, STAGED 2, RUNNING 3; orders are -1, -2, -3; slots 1, 0, 1.
+        # WAITING_INPUT is state 1, STAGED 2, RUNNING 3; the orders are -1, -2, -3 and the slots 1, 0, 1.
         assert [job.index for job in tx.active_jobs(host="h0")] == [2, 3, 1]
         assert [job.index for job in tx.active_jobs(slot="h0/c/1")] == [3, 1]
         assert [job.index for job in tx.active_jobs()] == [2, 3, 1, 99]
@@ -359,7 +359,7 @@ def test_a_backlog_is_what_the_active_jobs_of_a_slot_still_ask_of_it(begin, make
     )
     with begin() as tx:
         first, second = tx.backlogs()
-        # The running job ends last, at 100 + 9; only the other waits for its input, until 90 + 1.5.
+        # The running job ends last, at 100 + 9. Only the other job waits for its input, until 90 + 1.5.
         assert first == Backlog(slot="h0/c/0", free_at=109.0, inputs_due_at=91.5, last_order=4)
         assert (second.slot, second.inputs_due_at) == ("h1/c/0", 0.0)
 

@@ -1,4 +1,4 @@
-"""What is particular to a SQLite file: what it holds after a kill, on a full disk, who may read it, its query plans."""
+"""Properties of SQLite files: their content after a kill or on a full disk, their permissions, and query plans."""
 
 import stat
 import subprocess
@@ -115,7 +115,7 @@ def test_a_new_file_can_be_opened_by_many_at_once(tmp_path):
 
 @pytest.mark.parametrize("cls", [Batch, Gang, Job, Task])
 def test_a_page_of_a_project_is_read_in_the_order_of_an_index(store, cls):
-    # So it takes as long in a list of a million: nothing is sorted, and no more rows are read than are returned.
+    # This takes constant time, also in a list of a million: nothing is sorted, and only the returned rows are read.
     asked = []
     event.listen(store.engine, "before_cursor_execute", lambda *call: asked.append((call[2], call[3])))
     with store.reading() as tx:

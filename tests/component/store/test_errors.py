@@ -1,4 +1,4 @@
-"""Each complaint of a database driver becomes one error of the pool's own."""
+"""Each error of a database driver is translated to an error of the pool."""
 
 import contextlib
 import socket
@@ -21,7 +21,7 @@ class PostgresError(Exception):
 
 
 class MariaError(Exception):
-    sqlstate = "HY000"  # PyMySQL has it as well, but only the number tells errors apart
+    sqlstate = "HY000"  # PyMySQL has it too, but only the number distinguishes errors
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_writer_that_waited_too_long_for_another_thread_is_told_to_come_back(b
 
 
 def test_a_row_that_changed_behind_the_transaction_is_a_conflict(begin, counted, bump):
-    # What another shard's owner can do on a database that locks rows: here on the same connection.
+    # The owner of another shard can do this on a database that locks rows. Here the same connection does it.
     def change_what_changes():
         with begin() as tx:
             batch = tx.batch(counted.uuid)

@@ -1,4 +1,4 @@
-"""What every implementation of model.transaction.Transaction must do for gangs."""
+"""The contract of all implementations of model.transaction.Transaction for gangs."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def test_gangs_and_what_is_theirs_read_back_equal(begin, make):
     )
     migration = make.migration(gang, state=MigrationState.RESUMING, reason="r", history=history)
     with begin() as tx:
-        tx.add(migration, process, gang, processor, host)  # whatever the order
+        tx.add(migration, process, gang, processor, host)  # in any order
     with begin() as tx:
         assert tx.processor(processor.name) == processor
         assert tx.gang(gang.uuid) == gang

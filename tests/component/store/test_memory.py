@@ -1,4 +1,4 @@
-"""The store in memory keeps the contract of every store: the same tests as for SQL, on another backend."""
+"""The store in memory fulfills the contract of all stores: it runs the same tests as the SQL store."""
 
 import importlib.util
 from pathlib import Path

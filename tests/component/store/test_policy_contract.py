@@ -1,4 +1,4 @@
-"""What every implementation of model.transaction.Transaction must do for the memories of policies."""
+"""The contract of all implementations of model.transaction.Transaction for the memories of policies."""
 
 import contextlib
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What ended long ago is removed, and nothing else."""
+"""A purge removes work that ended long ago, and nothing else."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the API asks of the store beside the reads of a transaction."""
+"""Queries of the API to the store that are not reads of a transaction."""
 
 import itertools
 from dataclasses import replace
@@ -203,7 +203,7 @@ def test_what_was_seen_of_shards_that_do_not_exist_costs_no_statement_of_its_own
     batch, *_ = saved(*(batch := make.batch(jobs=2), *make.jobs(batch, 2)))
     _, seen = store.changed_jobs(batch.uuid)
     kept = jobs_of_batch.cache_info().currsize
-    for others in (1, 30, 1500):  # more than SQLite takes in one statement
+    for others in (1, 30, 1500):  # more than one statement of SQLite can have
         claimed = seen | {f"none-{number}": 0 for number in range(others)}
         assert store.changed_jobs(batch.uuid, changed_after=claimed) == ([], seen)
     assert jobs_of_batch.cache_info().currsize <= kept + 1

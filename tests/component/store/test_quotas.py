@@ -1,4 +1,4 @@
-"""Quotas in the database: what is used, whose limits, and two that are admitted at the same time."""
+"""Quotas in the database: usage, limits, and concurrent admissions."""
 
 import threading
 from dataclasses import replace
@@ -29,7 +29,7 @@ def test_what_has_not_ended_counts(store, make):
         tx.add(open_batch, make.batch(jobs=7, input_bytes=9, state=BatchState.RUNNING))
         tx.add(make.batch(jobs=5, jobs_completed=5, input_bytes=100, state=BatchState.COMPLETED))
         tx.add(make.batch(jobs=5, input_bytes=100, project_id="project-b"))
-    # 10 - 6 jobs have not ended in the first batch; its input counts until it ends.
+    # 10 - 6 jobs of the first batch have not ended. Its input counts until the batch ends.
     assert usage(store) == {"jobs": 4 + 7, "input_bytes": 509}
     assert usage(store, "project-b") == {"jobs": 5, "input_bytes": 100}
 
@@ -55,7 +55,7 @@ def test_limits_of_a_project_are_changed_one_by_one_and_forgotten_together(store
 
 @pytest.mark.parametrize("known", [False, True])
 def test_two_of_a_project_are_admitted_one_after_the_other(store, make, known):
-    """The second sees what the first stored: otherwise both could have the last of a quota."""
+    """The second sees what the first has stored. Otherwise both could get the rest of a quota."""
     if known:
         set_limits(store, "project-a", QuotaLimits(jobs=10), 1.0)
     seen = []

@@ -1,4 +1,4 @@
-"""What a store remembers of a shard is what the database says, whoever has changed it."""
+"""The cache of a shard in a store agrees with the database, also if another process has changed it."""
 
 import contextlib
 import random
@@ -20,7 +20,7 @@ SHARD = "shard-0"
 
 @pytest.fixture
 def pool(store, make, saved):
-    """A host with two slots, one of which is leased, and a job under way, known to the store."""
+    """Return a host with two slots, one of which is leased, and a running job, all known to the store."""
     host, *slots = saved(make.host(shard=SHARD), make.slot(), make.slot(region="1"))
     batch = make.batch()
     _, job, _ = saved(batch, make.job(batch, state=JobState.STAGED), make.lease(slots[0]))
@@ -30,7 +30,7 @@ def pool(store, make, saved):
 
 @pytest.fixture
 def other(store):
-    """The store of another process."""
+    """Yield the store of another process."""
     found = Store(store.engine.url.render_as_string(hide_password=False))
     yield found
     found.close()
@@ -203,7 +203,7 @@ def test_designs_are_read_again_where_one_has_changed(store, other, pool, make, 
             return list(tx.design_functions([DesignState.APPROVED]))
 
     assert decided(store) == []
-    with store.transaction(SHARD) as tx:  # what changes in the shard says nothing about designs
+    with store.transaction(SHARD) as tx:  # changes within a shard do not affect designs
         tx.save(replace(tx.job(pool[2].uuid), order=7))
     statements.clear()
     assert decided(store) == []

@@ -1,4 +1,4 @@
-"""The tables, and how they come to be."""
+"""The tables, and their migrations."""
 
 import logging
 import subprocess
@@ -23,7 +23,7 @@ from fpga_pool.store.tables import METADATA, PLACES
 
 @pytest.fixture(params=["sqlite"])
 def connection(request, tmp_path):
-    """URL of an empty database, one of each kind that the store supports."""
+    """Return the URL of an empty database, for each kind of database that the store supports."""
     return {"sqlite": f"sqlite:///{tmp_path}/pool.db"}[request.param]
 
 
@@ -49,7 +49,7 @@ def test_migrations_build_what_the_models_describe(store):
 
 
 def described(engine):
-    """Return of each table what the database says of its columns, keys, constraints and indexes, names included."""
+    """Return columns, keys, constraints and indexes of each table, with their names, as reported by the database."""
     inspector = sqlalchemy.inspect(engine)
 
     def in_order(found):

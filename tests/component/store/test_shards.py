@@ -1,4 +1,4 @@
-"""Who owns a shard, what a replaced owner can still do (nothing), and the outbox of the owner."""
+"""The ownership of shards, the fencing of replaced owners, and the outbox of the owner."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from fpga_pool.store.designs import remove_design
 
 @pytest.fixture
 def acquire(store):
-    """Acquire the shard `s`."""
+    """Return a function that acquires the shard `s`."""
     store.ensure_shards(["s"], now_s=99.0)
     return lambda owner, **seen: store.acquire_shard("s", owner, now_s=100.0, **seen)
 
@@ -69,7 +69,7 @@ def test_a_released_shard_is_free_at_once_and_its_epoch_is_not_used_again(store,
     shard = acquire("one")
     store.release_shard(shard)
     assert acquire("two").epoch == 2
-    store.release_shard(shard)  # lost already: nothing happens to the new owner
+    store.release_shard(shard)  # the shard was lost already: the new owner is not affected
     assert acquire("two").epoch == 3
 
 
@@ -99,7 +99,7 @@ def test_a_transaction_begins_with_one_statement_which_says_in_which_generation(
     found = []
     for place, (owner, statements) in enumerate([("", 3), ("", 2), ("one", 2), ("two", 4), ("two", 2)]):
         if owner == "two" and len(found) == 3:
-            acquire(owner, expired=acquire("one"))  # a request does not know of it yet
+            acquire(owner, expired=acquire("one"))  # requests do not know the new owner yet
         said.clear()
         with store.transaction("s", *([owner, 1] if owner == "one" else [])) as tx:
             found.append(tx.shard)
@@ -198,7 +198,7 @@ def test_the_outbox_is_read_fairly(store, shard, begin, make):
         for command in (*many, *few):
             tx.send(command)
     assert store.undelivered(shard.name, limit=10, per_host=3) == many[:3] + few
-    # The oldest of every host come before the second of any.
+    # The oldest commands of all hosts come before the second of any host.
     assert store.undelivered(shard.name, limit=2) == [many[0], few[0]]
     assert store.undelivered(shard.name, limit=3) == [*many[:2], few[0]]
 
@@ -224,7 +224,7 @@ def test_a_change_of_designs_locks_all_shards_by_name_once_and_last(store, make,
         said.clear()
         with begin as tx:
             change(tx)
-            tx.flush()  # as where another request of a group counts what a project uses
+            tx.flush()  # as if another request of the group counted the usage of a project
             assert not [one for one in said if "UPDATE shards SET pool_generation=(shards." in one]
             tx.flush()
         return [one.split()[0] for one in said[-2:]], sum("SELECT shards.name" in one for one in said[:-2])

@@ -1,4 +1,4 @@
-"""Rows written together are there as if each had been written by itself."""
+"""Rows that are written together are stored as if each had been written separately."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from fpga_pool.store.transaction import bulk_change
 
 
 def test_what_each_of_many_rows_was_changed_in_is_written_and_nothing_else(store, make, saved):
-    """The statement names every column that differs in one of them: each other row has its own value there."""
+    """The statement names each column that differs in any of the rows. The other rows keep their own values there."""
     batch, *jobs = saved(*(batch := make.batch(jobs=4), *make.jobs(batch, 4)))
     segments = (RateSegment(0.0, 0.5, 1e9),)
     changed = [
@@ -56,7 +56,7 @@ def test_what_was_given_up_again_is_blank_again(store, make, saved):
 
 @pytest.mark.parametrize("dialect", ["sqlite", "mysql", "postgresql"])
 def test_a_change_of_many_is_nothing_but_parameters_that_are_needed(dialect):
-    """PyMySQL sends them in one statement only then; `compute_s` may be NULL, and is not mentioned."""
+    """PyMySQL sends them in one statement only in this case. `compute_s` may be NULL and is not mentioned."""
     names, statement = bulk_change(dialect, Job, ("end_s", "order"))
     values = str(statement).partition("VALUES (")[2].partition(") ON")[0].split(", ")
     assert values == [f":{name}" for name in names]
@@ -76,7 +76,7 @@ def test_more_rows_than_one_call_takes_are_all_written(store, make, saved):
 
 
 def test_adding_nothing_writes_nothing_early(store, make, saved):
-    """What was saved is written in bulk at the end, or before a query: an empty list of leases is neither."""
+    """Saved objects are written in bulk at the end or before a query. Adding nothing causes neither."""
     job = saved(batch := make.batch(), make.job(batch))[1]
     statements = []
     with store.transaction("shard-0") as tx:
@@ -96,7 +96,7 @@ def test_a_table_with_a_second_unique_column_is_refused(cls, dialect):
 
 
 def test_a_look_at_one_moment_begins_with_one_statement(store):
-    """MariaDB needs two, one that says what the next transaction is; they are sent as one."""
+    """MariaDB needs two, the first of which sets the mode of the next transaction. They are sent as one."""
     statements = []
     event.listen(store.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
     with store.reading() as tx:
@@ -112,7 +112,7 @@ def test_jobs_that_wait_are_read_by_one_statement_batch_by_batch(store, make, sa
     with store.reading("shard-0") as tx:
         assert tx.pending_jobs([second.uuid, first.uuid]) == [jobs[2], jobs[1], jobs[0]]
         assert tx.pending_jobs([]) == []
-    assert len(statements) == 2  # the first begins
+    assert len(statements) == 2  # the first begins the transaction
 
 
 def test_what_is_admitted_together_is_written_by_a_statement_for_each_table(store, make):

@@ -1,4 +1,4 @@
-"""What every implementation of model.transaction.Transaction must do for tasks."""
+"""The contract of all implementations of model.transaction.Transaction for tasks."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from fpga_pool.model.objects.tasks import TaskShape, TaskState
 
 @pytest.fixture
 def task(make, saved):
-    """Store a task, and the batch that has its uuid."""
+    """Return a function that stores a task, and the batch with the same uuid."""
 
     def store(**fields):
         batch = saved(make.batch())
@@ -30,7 +30,7 @@ def test_a_task_reads_back_equal_and_stands_beside_its_batch(begin, make):
         cancel_requested=True, ends_at=1_790_000_000.123456, started_at=1.5, reason="r", history=history,
     )  # fmt: skip
     with begin() as tx:
-        tx.add(task, batch)  # whatever the order
+        tx.add(task, batch)  # in any order
     with begin() as tx:
         assert tx.task(task.uuid) == task
         assert tx.batch(task.uuid) == batch

@@ -1,4 +1,4 @@
-"""What projects have used, added up by the database."""
+"""The usage of projects, which the database sums up."""
 
 import itertools
 
@@ -16,7 +16,7 @@ NOW = 10 * DAY
 
 @pytest.fixture
 def ran(store, make, saved):
-    """Store a job that has computed to its end at a moment."""
+    """Return a function that stores a job whose computation ended at a given time."""
 
     def store_run(project, function, at, seconds, board="vc709", **fields):
         batch = make.batch(project_id=project, state=BatchState.COMPLETED, ended_at=at)
@@ -73,13 +73,13 @@ def test_seconds_on_slots_are_worth_the_speedup_of_their_function(store, ran):
     ran("a", "aes", 20.0, 4.0, CPU)
     ran("a", "gone", 30.0, 1.0)
     rows = usage(store, UsagePage(), 0.0, 100.0, NOW, {"aes": 12.0})
-    # Half a second on a slot does the work of six on a vCPU; what is not in the catalogue is worth nothing known.
+    # 0.5 s on a slot does the work of 6 s on a vCPU. The value of a function that is not in the catalogue is unknown.
     assert [(one.function, one.vcpu_s) for one in rows] == [("aes", 6.0 + 4.0), ("gone", None)]
 
 
 @pytest.fixture
 def leased(store, shard, make):
-    """Let an instance hold a slot of its own; returns the slot."""
+    """Return a function that lets an instance hold a new slot and returns the slot."""
 
     def lease(project, begin_at, end_at=None, kind=LeaseKind.INSTANCE, function="aes"):
         held = {"state": LeaseState.HELD if end_at is None else LeaseState.RELEASED, "function": function}
@@ -93,7 +93,7 @@ def leased(store, shard, make):
 
 
 def held(store, begin_at, end_at, **page):
-    """What instances have held, in hours."""
+    """Return the slot hours of instances, by project and function."""
     rows = usage(store, UsagePage(**page), begin_at, end_at, NOW, {})
     return {(one.project_id, one.function): one.instance_slot_s / 3600 for one in rows}
 
@@ -106,13 +106,13 @@ def test_instances_count_as_long_as_they_held_slots_in_the_period(store, leased)
     assert held(store, 1 * DAY, 2 * DAY) == {("a", "aes"): 24 + 6, ("b", ""): 12}
     assert held(store, 1.25 * DAY, 1.5 * DAY, project_id="a") == {("a", "aes"): 6}
     assert held(store, 2 * DAY, 3 * DAY) == {("b", ""): 24}
-    # What is held still is counted until now, and no longer.
+    # Slots that are still held are counted until now, and no longer.
     assert held(store, 9 * DAY, 11 * DAY) == {("b", ""): 24}
 
 
 @pytest.fixture
 def loaded(store, shard, make):
-    """Charge the next load of a slot to a project."""
+    """Return a function that charges the next load of a slot to a project."""
     number = itertools.count(1)
 
     def load(project, function, at):
@@ -138,7 +138,7 @@ def test_loads_count_when_they_begin(store, loaded):
 
 
 def whole(store):
-    """The usage of each day."""
+    """Return the usage of each of ten days."""
     return [usage(store, UsagePage(), day * DAY, (day + 1) * DAY, NOW, {}) for day in range(10)]
 
 

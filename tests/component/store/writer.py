@@ -1,7 +1,7 @@
-"""A scheduler for tests, in a process of its own: `writer.py URL EPOCH count|forever [BATCH]`.
+"""A scheduler for tests, in a separate process: `writer.py URL EPOCH count|forever [BATCH]`.
 
-`count` adds 50 to a batch's completed jobs, one by one, and prints how many arrived; `forever` stores batches of
-three jobs with their commands until it is killed, and prints each one's uuid once it is committed.
+`count` adds 50 to a batch's completed jobs, one by one, and prints how many were added. `forever` stores batches of
+three jobs with their commands until it is killed, and prints the uuid of each batch once it is committed.
 """
 
 import sys

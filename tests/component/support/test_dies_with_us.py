@@ -1,11 +1,11 @@
-"""What is started for us does not outlive us."""
+"""Programs that were started by this process do not outlive it."""
 
 import subprocess
 import sys
 
 from support import environment
 
-#: Starts a program in a child that is not told of our death before we are dead.
+#: Starts a program in a child process that continues only after its parent has died.
 OWNER = """
 import os, subprocess, sys, time
 from support.servers.process import dies_with_us

@@ -1,4 +1,4 @@
-"""Daemons that are forked do not outlive who has started them, and tell how they end."""
+"""Forked daemons do not outlive the process that started them, and report how they ended."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ from support.forked import Forked
 from support.servers.process import born
 from support.waiting import wait_until
 
-#: Starts an embedded pool and tells its number.
+#: Starts an embedded pool and prints its process id.
 OWNER = """
 import sys, time
 from support.forked import Forked

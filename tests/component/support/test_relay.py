@@ -1,4 +1,4 @@
-"""The way to a server that drills part."""
+"""A relay to a server, which tests can interrupt."""
 
 import contextlib
 import select
@@ -15,7 +15,7 @@ WAIT_S = 60.0
 
 @pytest.fixture
 def relay():
-    """A way to a server that answers what it hears."""
+    """Yield a relay to an echo server."""
 
     def serve():
         with contextlib.suppress(OSError):
@@ -67,7 +67,7 @@ def test_what_is_delayed_passes_later_and_in_its_order(relay, client):
     relay.delay(lambda: next(delays_s, 0.0))
     began_s = time.monotonic()
     client.sendall(b"a")
-    select.select([client], [], [], 0.1)  # the relay has it, so that the other one is a piece of its own
+    select.select([client], [], [], 0.1)  # the relay has it, so that the next byte is delayed separately
     client.sendall(b"b")
     found = b""
     while len(found) < 2:

@@ -1,11 +1,11 @@
-"""What a soak takes for growth, and what not."""
+"""Which series a soak test considers as growth."""
 
 import numpy as np
 import pytest
 
 from support.slopes import slope
 
-#: An hour, sampled each 5 s; noise of 2, much more than one sample's growth.
+#: An hour, sampled every 5 s. The noise has a deviation of 2, which is much more than the growth between samples.
 TIMES_S = np.arange(0, 3600, 5.0)
 
 
@@ -16,8 +16,8 @@ def noise(seed):
 @pytest.mark.parametrize("seed", range(10))
 def test_growth_is_found_with_its_error(seed):
     found = slope(TIMES_S, 100 + 12 * TIMES_S / 3600 + noise(seed))
-    # 24 blocks of 30 samples; the deviation of a median is 1.25 * 2 / sqrt(30) = 0.46, that of the slope of a line
-    # through them 0.46 / (0.29 h * sqrt(24)) = 0.32.
+    # There are 24 blocks of 30 samples. The deviation of a median is 1.25 * 2 / sqrt(30) = 0.46, and that of the slope
+    # of a line through them 0.46 / (0.29 h * sqrt(24)) = 0.32.
     assert found.per_h == pytest.approx(12, abs=2.0)
     assert 0.1 < found.error_per_h < 2
     assert found.exceeds(4)
@@ -54,6 +54,6 @@ def test_a_value_that_never_changes_has_no_slope():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_wanders_around_a_level_is_flat(seed):
-    """Such as the rows of the last two minutes, of which neighbouring samples have most in common."""
+    """For example, the number of rows of the last two minutes, most of which neighbouring samples have in common."""
     arrivals = np.random.default_rng(seed).poisson(10, len(TIMES_S) + 24)
     assert not slope(TIMES_S, np.convolve(arrivals, np.ones(25), "valid")[: len(TIMES_S)]).exceeds(15)

@@ -15,7 +15,7 @@ from support.testbed.cases import (
     scaled,
 )
 
-#: Seconds that 300 MB take at 1 Gbit/s on the wire.
+#: Time in seconds that 300 MB take at 1 Gbit/s on the wire.
 T_S = 300e6 * 8 / (GOODPUT * 1e9)
 
 
@@ -28,7 +28,7 @@ def test_a_full_segment_carries_1448_of_1514_bytes():
 
 
 def test_word_count_takes_all_bytes_over_both_ingress_links():
-    # 1800 MB over 1500 Mbit/s: four times 300 MB over 1000; the slow responder gets two of 300 MB.
+    # 1800 MB at 1500 Mbit/s take four times as long as 300 MB at 1000 Mbit/s. The slow responder gets two of 300 MB.
     assert optimum_s(WORDCOUNT.problem()) == pytest.approx(4 * T_S)
     assert predict(WORDCOUNT, "ect").makespan_s == pytest.approx(4 * T_S)
     assert predict(WORDCOUNT, "ect").plan.accelerator.tolist() == [1, 1, 0, 0]
@@ -38,7 +38,7 @@ def test_word_count_takes_all_bytes_over_both_ingress_links():
     ("policy", "makespan_s", "percent"),
     [
         ("sjf", 5 * T_S, 20.0),  # the fast responder gets 300, 300 and 900 MB; paper: 19.56 %
-        ("ljf", 6 * T_S, 100 / 3),  # the slow one gets 900 MB, twice as long; paper: 33.72 %
+        ("ljf", 6 * T_S, 100 / 3),  # the slow responder gets 900 MB, which take twice as long; paper: 33.72 %
     ],
 )
 def test_word_count_under_the_baselines(policy, makespan_s, percent):
@@ -47,14 +47,14 @@ def test_word_count_under_the_baselines(policy, makespan_s, percent):
 
 
 def test_rate_control_changes_nothing_for_word_count():
-    # Whoever shares a link, it is as busy; and nothing is left to do when the last byte is there.
+    # A shared link is equally busy for any shares, and no work is left when the last byte arrives.
     prediction = predict(WORDCOUNT, "ect")
     assert prediction.uncontrolled_s == pytest.approx(prediction.makespan_s)
 
 
 def test_dnn_as_in_the_paper_ljf_is_optimal_and_sjf_a_quarter_worse():
-    # A job takes c per photo, transfer and compute; optimum: 18000 on one, three times 6000 on the other.  SJF: 6000
-    # and 6000 on one, 6000 and 18000 on the other, so 24000 (paper: 25.80 %).
+    # A job takes c per photo for transfer and computation. Optimum: 18000 photos on one, three times 6000 on the other.
+    # With SJF: 6000 and 6000 on one, 6000 and 18000 on the other, so 24000 (paper: 25.80 %).
     assert improvement_percent(DNN, "sjf") == pytest.approx(25.0)
     assert improvement_percent(DNN, "ljf") == pytest.approx(0.0, abs=1e-9)
     assert predict(DNN, "ect").makespan_s == pytest.approx(optimum_s(DNN.problem()))
@@ -62,8 +62,8 @@ def test_dnn_as_in_the_paper_ljf_is_optimal_and_sjf_a_quarter_worse():
 
 
 def test_competition_without_rate_control_ends_half_as_late_again():
-    # Three jobs go to the fast responder.  One after the other they arrive at t, 2t and 3t and end at 4t; together they
-    # all arrive at 3t, and three computations of t follow.
+    # Three jobs go to the fast responder. If they are sent one after the other, they arrive at t, 2t and 3t and end at
+    # 4t. If they share the link, all arrive at 3t, and three computations of t follow.
     prediction = predict(COMPETITION, "ect")
     assert prediction.makespan_s == pytest.approx(4 * T_S)
     assert prediction.uncontrolled_s == pytest.approx(6 * T_S)
@@ -77,12 +77,12 @@ def test_a_smaller_scale_keeps_the_ratios(case):
     assert all(size % case.unit_bytes == 0 for size in small.input_bytes)
 
 
-# Flows that compete -------------------------------------------------------------------------------------------------
+# Competing flows ----------------------------------------------------------------------------------------------------
 
 
 def test_fair_rates_leave_to_others_what_a_slow_link_cannot_take():
-    # Two flows from requester 0, one of them to the slow responder 1 (2), the other one gets the rest of its egress;
-    # requester 1 shares responder 0 with it: of 10 both get 5, egress 10 - 2 = 8 is not what holds.
+    # Requester 0 has two flows: one to the slow responder 1, which takes 2, and one that may use the rest of its
+    # egress, 8. The latter shares the ingress of responder 0, 10, with requester 1, so both get 5.
     rates = fair_rates_bps(np.array([10.0, 10.0]), np.array([10.0, 2.0]), np.array([0, 0, 1]), np.array([1, 0, 0]))
     assert rates.tolist() == pytest.approx([2.0, 5.0, 5.0])
 
@@ -102,6 +102,6 @@ def test_inputs_that_compete_share_from_their_release_on():
         ingress_bps=[8.0],
         release_s=[0.0, 0.5, 0.25],
     )
-    # Job 0 alone sends 4 of 8 bits by 0.5 s, then both send 4 bit/s: it ends at 1.5 s, and job 1's other 4 bits follow
-    # at 8 bit/s.  Job 2 needs no time.
+    # Job 0 alone sends 4 of 8 bits until 0.5 s. Then both jobs send 4 bit/s, and job 0 ends at 1.5 s. The other 4 bits
+    # of job 1 follow at 8 bit/s. Job 2 needs no time.
     assert competing_arrivals_s(problem, np.array([0, 0, 0])).tolist() == pytest.approx([1.5, 2.0, 0.25])

@@ -12,7 +12,7 @@ from support.testbed.measure import Control, JobTimes, Run
 
 @pytest.fixture
 def compared():
-    """A comparison as if each variant had been measured with these makespans."""
+    """Return a function that makes a comparison, as if each variant had been measured with the given makespans."""
 
     def make(case, measured):
         variants = [

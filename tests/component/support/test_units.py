@@ -1,4 +1,4 @@
-"""The systemd units give services no more than they need, and the files beside them make what they rely on."""
+"""The systemd units give services only the rights that they need, and the files beside them create what is required."""
 
 import configparser
 import os
@@ -10,12 +10,12 @@ import pytest
 
 UNITS = Path(__file__).parents[3] / "etc" / "fpga_pool"
 
-#: Highest exposure that `systemd-analyze security` may find, of 10, by unit and drop-in. The agent's is higher: it has
-#: devices (cards) and control groups (tiers); with egress by tc it needs sudo, with guests it is root's, for the
-#: reasons in the drop-ins.
+#: Highest exposure of 10 that `systemd-analyze security` may report, by unit and drop-in. The agent's is higher,
+#: because it has devices (cards) and control groups (tiers). It needs sudo with egress by tc, and runs as root with
+#: guests, for the reasons in the drop-ins.
 EXPOSURE = {"fpga-pool-api": 2.0, "fpga-pool-scheduler": 2.0, "fpga-pool-agent": 2.5}
 EXPOSURE_WITH = {"fpga-pool-agent.egress.conf": 3.4, "fpga-pool-agent.guests.conf": 3.0}
-#: What else a drop-in of the agent gives: capabilities, and paths to write to on a system that is read-only for it.
+#: Additional rights by drop-ins of the agent: capabilities, and writable paths on an otherwise read-only system.
 GIVEN = {
     "fpga-pool-agent.egress.conf": {
         "CapabilityBoundingSet": "CAP_AUDIT_WRITE CAP_DAC_OVERRIDE CAP_NET_ADMIN CAP_SETGID CAP_SETUID",
@@ -67,7 +67,7 @@ def test_a_unit_starts_a_program_where_the_page_on_installing_puts_it(name):
 
 @pytest.fixture
 def root(tmp_path):
-    """A machine whose operator has copied the files and made the keys: all is root's."""
+    """Return the root of a machine whose operator has copied the files and made the keys, all owned by root."""
     if os.geteuid() != 0:
         pytest.skip("only root can give files to another user")
     keys = tmp_path / "etc" / "fpga_pool" / "keys"
@@ -101,7 +101,7 @@ def test_each_secret_is_readable_for_its_process_only(root):
         "fpga_pool.conf": (0o640, 0, gid),
         "tokens.pem": (0o600, uid, gid),
         "api.pem": (0o600, uid, gid),
-        "nova.pem": (0o644, 0, 0),  # of nova-scheduler's user
+        "nova.pem": (0o644, 0, 0),  # for the user of nova-scheduler
     }
     bitstreams = (root / "var" / "lib" / "fpga_pool" / "bitstreams").stat()
     assert (bitstreams.st_mode & 0o777, bitstreams.st_uid) == (0o755, 0)

@@ -34,7 +34,7 @@ def test_looks_take_a_tenth_of_the_time_at_most(monkeypatch):
         clock.now_s += took_s
         return took_s == 0
 
-    # Looks of 1 ms, 100 ms and 3 s are followed by the least pause, nine times as long a one, and the longest.
+    # After checks of 1 ms, 100 ms and 3 s, the pause is the shortest one, nine times the check, and the longest one.
     looks_s = iter([0.001, 0.1, 3.0, 0.0])
     assert waiting.wait_until(lambda: look(next(looks_s)), "the last look")
     assert clock.pauses_s == [0.05, pytest.approx(0.9), 2.0]

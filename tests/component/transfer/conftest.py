@@ -1,4 +1,4 @@
-"""A data port with a small agent around it, on a real socket; clients that speak well, and ones that do not."""
+"""A data port on a real socket, with a small agent, and with correct and faulty clients."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ WAIT_S = 60.0
 
 
 def wait_until(condition):
-    """Poll until the condition holds; what the server does after our last byte has no other sign."""
+    """Poll until a condition holds, because the server gives no sign of its work after the last byte."""
     end_s = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < end_s, "did not happen in time"
@@ -34,7 +34,7 @@ def wait_until(condition):
 
 
 class Agent:
-    """Handler and ledger in memory: it knows the jobs it is told of and gives results it is told to give."""
+    """Handler and ledger in memory. Tests set which jobs it knows and which results it returns."""
 
     def __init__(self, spool):
         self.spool = spool
@@ -67,7 +67,7 @@ class Agent:
         return self.announcements.get(grant.job)
 
     def announce(self, jobs):
-        """Make jobs known together: in one turn of the port's loop, as one command does."""
+        """Announce jobs together, in one turn of the port's loop, like a single command does."""
         self.loop.call_soon_threadsafe(lambda: [self.announcements[job].set_result(None) for job in jobs])
 
     def admit(self, grant):
@@ -107,13 +107,13 @@ class Agent:
 
 
 class Raw:
-    """A client that says exactly what it is told to, right or wrong."""
+    """A client that sends exactly the given messages, valid or not."""
 
     def __init__(self, address):
         self.socket = socket.create_connection(address, WAIT_S)
 
     def say(self, *messages):
-        """Say it all in one breath: what is said together arrives together."""
+        """Send all messages in one call, so that they arrive together."""
         said = [message if isinstance(message, bytes) else frames.encode(message) for message in messages]
         self.socket.sendall(b"".join(said))
 
@@ -146,7 +146,7 @@ class Raw:
 
 
 class Bench:
-    """One data port, its agent, and the key that signs tokens for it."""
+    """A data port, its agent, and the key that signs tokens for it."""
 
     def __init__(self, spool, *, tls=None, **options):
         self.key = Ed25519PrivateKey.generate()
@@ -187,7 +187,7 @@ class Bench:
         return self.raws[-1]
 
     def raw_upload(self, input_bytes, **changes):
-        """A raw client whose stream is admitted; returns it and the offset the server wants."""
+        """Return a raw client whose stream is admitted, and the offset that the server requests."""
         raw = self.raw()
         raw.say(frames.Hello(self.token(input_bytes, **changes)))
         accept = raw.hear()
@@ -204,7 +204,7 @@ class Bench:
         wait_until(lambda: self.count("connections") == 0)
 
     def assert_nothing_held(self, *, parts=()):
-        """No connection, no job that is busy, no file but the partial ones named."""
+        """Check that no connection, no busy job and no file is left, except the named partial files."""
         self.wait_idle()
         assert not self.server._port.receiving
         assert sorted(path.name for path in self.spool.glob("*.part")) == sorted(parts)
@@ -237,7 +237,7 @@ def bench(make_bench):
 
 @pytest.fixture
 def input_file(tmp_path):
-    """700,001 bytes: several frames and pieces, the last one odd."""
+    """Return a file of 700,001 bytes: several frames and pieces, the last of which has an odd size."""
     path = tmp_path / "input.bin"
     path.write_bytes(bytes(i * 31 % 251 for i in range(700_001)))
     return path
@@ -245,7 +245,7 @@ def input_file(tmp_path):
 
 @pytest.fixture(scope="session")
 def tls(certificate):
-    """Server and client contexts around a fresh self-signed certificate for 127.0.0.1."""
+    """Return contexts for a server and its clients, with a new self-signed certificate for 127.0.0.1."""
     cert, key = certificate
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(cert, key)
@@ -254,7 +254,7 @@ def tls(certificate):
 
 @pytest.fixture
 def in_thread():
-    """Run a function in a thread; the returned future has its outcome."""
+    """Return a function that runs a function in a thread and returns a future with its outcome."""
     threads = []
 
     def run(function, *args, **kwargs):
@@ -277,7 +277,7 @@ def in_thread():
 
 @pytest.fixture
 def refused():
-    """Assert that the block is refused for this reason."""
+    """Return a context manager which checks that its block is refused for a given reason."""
 
     @contextlib.contextmanager
     def check(reason):

@@ -21,7 +21,7 @@ WAIT_S = 60.0
 
 
 class Rates(list):
-    """A limiter that only remembers its rates."""
+    """A limiter that only records its rates."""
 
     set_rate = list.append
 
@@ -84,7 +84,7 @@ def test_broken_stream_is_continued_where_it_ended(bench, input_file, sha256):
     ack = bench.send(input_file, 700_001)
     assert ack.resumed_at_bytes == 200_000
     assert bench.agent.staged_inputs["job-1"] == (sha256(data), 700_001)
-    # Only what was missing travelled: 200,000 + 500,001.
+    # The second stream carried only the missing bytes: 200,000 + 500,001.
     assert bench.count("received_bytes") == 700_001
     bench.assert_nothing_held()
 
@@ -115,7 +115,7 @@ def test_complete_input_that_the_agent_forgot_needs_no_byte_again(bench):
 def test_result_is_fetched_later_after_a_disconnect(bench, input_file, result, tmp_path, eventually):
     bench.send(input_file, 700_001)
     bench.wait_idle()
-    # The server let go of the future it waited on: nobody waits.
+    # The server cancelled the future that it waited on.
     eventually(lambda: all(future.cancelled() for future in bench.agent.waiting))
     assert bench.count("disconnected") == 1
     bench.agent.end.set_result(result)
@@ -148,7 +148,7 @@ def test_failed_job_raises_its_code(bench, tmp_path):
 def test_keepalives_hold_the_connection_while_the_job_computes(
     make_bench, result, tmp_path, in_thread, eventually, monkeypatch
 ):
-    """The client gives a silent server 60 s; the job takes longer, during which the client hears keepalives."""
+    """The client tolerates a silence of 60 s. The job takes longer, but the server sends keepalives."""
     bench = make_bench(limits={"keepalive_s": 0.02})
     ahead_s, heard, receive = [0.0], [], stream.Wire.receive
     monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0]))
@@ -170,7 +170,7 @@ def test_result_that_does_not_come_in_time_breaks_off_at_the_client(make_bench, 
 
 
 def test_silent_server_breaks_the_transfer(bench, tmp_path):
-    """The server waits 10 s before its first keepalive, the client 0.1 s."""
+    """The server sends its first keepalive after 10 s, but the client waits only 0.1 s."""
     with bench.connect(silence_s=0.1) as connection, pytest.raises(TransferBroken, match="sent nothing"):
         connection.fetch(bench.token(purpose="fetch"), tmp_path / "out", 10)
 
@@ -204,7 +204,7 @@ def test_source_of_another_size_than_announced(bench, length, message):
 
 
 def test_refusal_in_the_middle_reaches_a_client_that_is_sending(bench, refused):
-    """The server stops reading at the first piece; the client has 64 MB to send and hears why."""
+    """The server stops reading at the first piece. The client has 64 MB to send, and still receives the reason."""
 
     bench.agent.progress_refusal = TransferRefused("cancelled", "the batch was cancelled")
     with refused("cancelled"):
@@ -250,7 +250,7 @@ def test_cancel_ends_the_wait_for_a_result(bench, in_thread, eventually, tmp_pat
 def test_stop_of_the_server_breaks_a_slow_stream_and_keeps_what_came(
     make_bench, in_thread, eventually, port_bps, stream_bps
 ):
-    """At 8 Mbit/s, of the whole port or of this stream, 10 MB take 10 s; the port stops in the middle."""
+    """At 8 Mbit/s, the limit of the port or of this stream, 10 MB take 10 s. The port is stopped in between."""
     bench = make_bench(ingress_bps=port_bps)
     bench.agent.admissions["job-1"] = Admission(bench.agent.path("job-1"), rate_bps=stream_bps)
     sent = in_thread(bench.send, io.BytesIO(bytes(10_000_000)), 10_000_000)
@@ -262,7 +262,7 @@ def test_stop_of_the_server_breaks_a_slow_stream_and_keeps_what_came(
 
 
 def test_a_result_is_never_ahead_of_its_planned_rates(bench, result, tmp_path):
-    # 1 Mbyte/s from 0.1 s after the end of the computation on, and after a pause the rest.
+    # 1 MB/s from 0.1 s after the end of the computation, then a pause, and then the rest.
     rates = (RateSegment(0.1, 0.2, 8e6), RateSegment(0.3, 0.500001, 8e6))
     ended_at = time.time()
     bench.agent.end.set_result(replace(result, transfer=rates, ended_at=ended_at))

@@ -1,4 +1,4 @@
-"""Strangers whose connections are refused: held unread for a while, few of them, and no client waits for that."""
+"""Refused connections of strangers are held for a while without being read. Few are held, and clients do not wait."""
 
 import io
 import socket
@@ -11,13 +11,13 @@ from fpga_pool.transfer import frames, tokens
 from fpga_pool.transfer.connections import Connections, Places
 from fpga_pool.transfer.port import Door
 
-#: A client that is read takes all of it sooner or later; the kernel's buffers do not.
+#: More than the kernel's buffers take. A client whose data are read could send all of it.
 UNREAD_BYTES = 64 * 2**20
 BAD_HELLO = frames.encode(frames.Hello("no token"))
 
 
 def talk_until_nothing_is_taken(raw):
-    """Send until the kernel takes no more, as it does where the other side does not read."""
+    """Send until the kernel accepts no more data, because the other side does not read."""
     raw.socket.settimeout(0.2)
     with pytest.raises(TimeoutError):
         raw.socket.sendall(bytes(UNREAD_BYTES))
@@ -84,7 +84,7 @@ def test_those_beyond_the_limit_of_an_address_are_closed_at_once_and_clients_are
 
 
 def test_places_of_held_connections_are_for_others_again(make_bench):
-    """Each is closed because of its time or because there is no place; none is left."""
+    """Each connection is closed after its time or for lack of a place, so none is left."""
     bench = make_bench(limits={"held_s": 0.0, "places": Places(held=1)})
     for _ in range(10):
         assert refused(bench, BAD_HELLO).is_closed_by_server()
@@ -110,7 +110,7 @@ def test_a_stranger_that_leaves_before_its_first_frame_is_forgotten(bench):
 
 @pytest.mark.parametrize("said", [frames.Hello("forged"), frames.Fetch(1, "forged")])
 def test_strangers_that_are_many_are_held_without_an_answer_for_which_they_wait(make_bench, said):
-    """A program that closes its connection when it has an answer, and comes again, comes rarely then."""
+    """So a program that closes its connection after each answer and reconnects is slowed down."""
     bench = make_bench(limits={"held_s": 600.0})
     bench.server._port.told = Allowance(at_once=1, per_s=1e-9)
     assert refused(bench, BAD_HELLO)
@@ -121,7 +121,7 @@ def test_strangers_that_are_many_are_held_without_an_answer_for_which_they_wait(
     assert len(bench.server._port.held) == 2
     bench.send(io.BytesIO(b"data"), 4)
     bench.server.stop()
-    assert raw.is_closed_by_server()  # the next thing that it hears, so nothing came before
+    assert raw.is_closed_by_server()  # the close is the next event on this connection, so no answer came before
 
 
 def test_no_token_of_a_client_that_has_hung_up_is_verified(bench, monkeypatch):
@@ -131,14 +131,14 @@ def test_no_token_of_a_client_that_has_hung_up_is_verified(bench, monkeypatch):
     assert busy.wait(60)
     raw = bench.raw()
     raw.say(BAD_HELLO)
-    raw.close()  # before the port has time for it
+    raw.close()  # before the port can handle it
     goes_on.set()
     bench.wait_counted("disconnected")
     assert bench.count("internal_error") == bench.count("bad_signature") == 0
 
 
 def test_a_client_that_has_hung_up_takes_no_place_and_is_not_waited_for(bench, monkeypatch):
-    """A program that closes at once and comes again costs what it takes to accept and close, and nothing more."""
+    """A program that closes at once and reconnects costs no more than accepting and closing."""
     monkeypatch.setattr(Connections, "enter", lambda *_: pytest.fail("a place was taken"))
     monkeypatch.setattr(Door, "_wait", lambda *_: pytest.fail("it was waited for"))
     busy, goes_on = threading.Event(), threading.Event()
@@ -147,7 +147,7 @@ def test_a_client_that_has_hung_up_takes_no_place_and_is_not_waited_for(bench, m
     for said in (BAD_HELLO, b"", BAD_HELLO[:-1]):
         raw = bench.raw()
         raw.say(said)
-        raw.close()  # before the port has time for it
+        raw.close()  # before the port can handle it
     goes_on.set()
     bench.wait_counted("disconnected", 3)
     assert bench.count("busy") == bench.count("bad_signature") == 0
@@ -155,7 +155,7 @@ def test_a_client_that_has_hung_up_takes_no_place_and_is_not_waited_for(bench, m
 
 @pytest.mark.parametrize("purpose", ["send", "fetch"])
 def test_a_token_is_verified_once(bench, monkeypatch, purpose):
-    """The door verifies the first one, and a session or a lane goes by that."""
+    """The door verifies the first token, and the session or lane uses the result."""
     verified = []
 
     def verify(verifier, token, *others):

@@ -20,7 +20,7 @@ DATA = b"a small input"
 
 
 class Lane:
-    """A lane whose orders are tickets of one bench; ends are given by number."""
+    """A lane whose orders have tickets of one bench. Tests set the ends of jobs by number."""
 
     def __init__(self, bench):
         self.bench = bench
@@ -74,7 +74,7 @@ def test_orders_are_answered_as_their_jobs_end_and_confirmed(kind, request, even
     inputs = {number: b"%d" % number * 20_000 for number in range(1, 6)}
     for number, data in inputs.items():
         lane.order(number, data)
-    # The third ends first, before the others.
+    # The third job ends before the others.
     lane.end(3, result(b"three"))
     assert lane.hear() == [(frames.Result(5, digest(b"three"), 3), b"three")]
     for number in (1, 2, 4, 5):
@@ -139,7 +139,7 @@ def test_an_order_that_is_refused_does_no_harm_to_the_others(lane, reason, chang
 
 
 def ends_with(raw):
-    """The last answer before the server closes the lane."""
+    """Return the last answer before the server closes the lane."""
     while not (isinstance(answer := raw.hear(), frames.Refuse) and answer.number == 0):
         pass
     assert raw.is_closed_by_server()
@@ -165,7 +165,7 @@ def test_a_lane_without_a_good_token_is_not_held_by_signs_of_life(make_bench):
 
 
 def leap(loop, seconds):
-    """Let so much time pass for the timers of a loop."""
+    """Let time pass for the timers of a loop."""
     now_s, leapt = loop.time, threading.Event()
     loop.call_soon_threadsafe(setattr, loop, "time", lambda: now_s() + seconds)
     loop.call_soon_threadsafe(lambda: loop.call_later(0.0, leapt.set))
@@ -233,7 +233,7 @@ def test_a_lane_with_a_used_token_and_an_input_that_does_not_come_holds_no_place
 
 
 def test_orders_that_are_refused_take_nothing_of_the_shared_rate(make_bench):
-    # At 1 kbit/s the three inputs of 64 KiB would keep the port for 26 minutes.
+    # At 1 kbit/s, the three inputs of 64 KiB would occupy the port for 26 minutes.
     bench = make_bench(ingress_bps=1000.0)
     raw = bench.raw()
     data = bytes(frames.SMALL_BYTES)
@@ -244,7 +244,7 @@ def test_orders_that_are_refused_take_nothing_of_the_shared_rate(make_bench):
 
 
 def test_orders_of_unknown_jobs_occupy_no_worker_and_hold_up_no_other_order(make_bench):
-    """More of them wait than there are workers; a known job's order on the same lane is answered before."""
+    """More orders wait than there are workers. An order of a known job on the same lane is answered before them."""
     bench = make_bench(limits={"announcement_s": 600.0})
     lane = Lane(bench)
     with lane.connection:
@@ -291,7 +291,7 @@ def test_inputs_of_unknown_jobs_beyond_half_a_mebibyte_are_not_read(make_bench, 
 
 
 def test_a_lane_waits_for_inputs_that_are_being_staged(make_bench, monkeypatch, eventually):
-    """Their jobs have become known, so that nothing but the disk is waited for."""
+    """Their jobs are known, so that they wait only for the disk."""
     monkeypatch.setattr(server, "_WORKERS", 16)  # the inputs may arrive one by one, and each waits for the disk
     bench = make_bench(limits={"announcement_s": 600.0})
     staging, disk = [], threading.Event()
@@ -315,7 +315,7 @@ def test_a_lane_waits_for_inputs_that_are_being_staged(make_bench, monkeypatch, 
         bench.agent.announcements = {f"job-{number}": Future() for number in range(1, 11)}
         put(1, DATA)
         put(2, DATA)
-        for number in range(3, 11):  # half a mebibyte, and the lane has 2 more orders
+        for number in range(3, 11):  # half a mebibyte, and the lane has two more orders
             lane.order(number, bytes(frames.SMALL_BYTES))
         eventually(lambda: lane.connection.pump(0.01) == [] and len(bench.agent.asked) == 10)
         bench.agent.announce([f"job-{number}" for number in range(2, 11)])
@@ -353,7 +353,7 @@ def test_a_client_that_hangs_up_is_waited_for_no_longer(lane, eventually):
 
 
 def test_both_sides_say_that_they_are_there_while_nothing_ends(make_bench, eventually, monkeypatch):
-    """Each gives the other up after 60 s of silence; both wait longer."""
+    """Each side gives up after 60 s of silence, and both wait longer than that."""
     lane, ahead_s, heard = Lane(make_bench(limits={"stall_timeout_s": 60.0, "keepalive_s": 0.1})), [0.0], []
     note = lane_server.Lane._note
     monkeypatch.setattr(lane_server.Lane, "_note", lambda self, *said: heard.append(said) or note(self, *said))

@@ -1,4 +1,4 @@
-"""Each way a stream is refused: the reason, the counter, and nothing left held."""
+"""Each way in which a stream is refused: the reason, the counter, and no resources left behind."""
 
 import io
 import os
@@ -14,7 +14,7 @@ from fpga_pool.transfer.tokens import sign
 
 
 def assert_refused(bench, raw, reason, *, parts=()):
-    """The raw client hears the reason, once it was told KeepAlive or not; it is counted; all is let go."""
+    """Check that the client gets the reason, after any KeepAlive, that it is counted, and that nothing is left."""
     answer = raw.hear()
     while isinstance(answer, frames.KeepAlive):
         answer = raw.hear()
@@ -85,7 +85,7 @@ def test_second_stream_for_a_job_while_the_first_is_sending(bench):
     answer = second.hear()
     assert answer.reason == "busy"
     assert bench.count("busy") == 1
-    # The first one is not disturbed.
+    # The first stream is not disturbed.
     first.say_data(b"data")
     first.say(frames.Trailer("3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7"))
     assert first.hear() == frames.Staged(4)
@@ -96,11 +96,11 @@ def test_no_project_has_all_connections_and_no_job_many(make_bench):
     first, _ = bench.raw_upload(4)
     again = bench.raw()
     again.say(frames.Hello(bench.token(4)))
-    assert again.hear().reason == "busy"  # of the same job
+    assert again.hear().reason == "busy"  # because of the same job
     second, _ = bench.raw_upload(4, job="job-2")
     third = bench.raw()
     third.say(frames.Hello(bench.token(4, job="job-3")))
-    assert third.hear().reason == "busy"  # of the same project
+    assert third.hear().reason == "busy"  # because of the same project
     assert bench.agent.used.isdisjoint({"job-3"})
     bench.raw_upload(4, job="job-4", project_id="another")
     for raw in (first, second):
@@ -132,11 +132,11 @@ def test_projects_that_have_all_connections_make_place_for_one_that_has_fewer(ma
     assert second.is_closed_by_server()
     fourth = bench.raw()
     fourth.say(frames.Hello(bench.token(4, job="job-5", project_id="fourth")))
-    assert fourth.hear().reason == "busy"  # no project has more than one
+    assert fourth.hear().reason == "busy"  # no project has more than one connection
     third.close()
     bench.wait_counted("short", 1)
     _, offset_bytes = bench.raw_upload(4, job="job-2")
-    assert offset_bytes == 2  # what was dropped continues
+    assert offset_bytes == 2  # the dropped stream can be continued
     first.say_data(b"data")
     bench.wait_counted("received_bytes", 6)
 
@@ -147,13 +147,13 @@ def test_strangers_shut_no_client_out_and_the_oldest_of_them_make_place(make_ben
     while len(slow) < 12:
         slow.append(bench.raw())
         slow[-1].say(frames.encode(frames.Hello(bench.token(4)))[:1])
-        # The kernel hands over those that say something first.
+        # The kernel first passes on connections that have sent data.
         eventually(lambda: bench.count("connections") + bench.count("busy") == len(slow))
     assert bench.count("busy") == 8
     bench.raw_upload(4)
     for raw in slow[:8]:
         assert raw.is_closed_by_server()
-    assert bench.count("busy") == 9  # eight of them for each other, one for the client
+    assert bench.count("busy") == 9  # eight made place for each other, and one for the client
 
 
 def test_one_byte_more_than_granted(bench):
@@ -188,7 +188,7 @@ def test_connection_that_ends_early_keeps_its_bytes_for_the_next(bench):
 
 @pytest.mark.parametrize("begin", [b"", b"D\0", frames.encode_data_header(4), frames.encode_data_header(4) + b"d"])
 def test_stream_that_stalls(make_bench, begin):
-    """Wherever it stops: between frames, inside a header, before or inside the data."""
+    """It may stop between frames, in a header, or before or within the data."""
     bench = make_bench(limits={"stall_timeout_s": 1.0})
     raw, _ = bench.raw_upload(4)
     raw.say(begin)
@@ -288,7 +288,7 @@ def test_client_that_speaks_while_it_should_wait(bench, eventually):
 
 
 def test_client_that_takes_no_result(make_bench, tmp_path, sha256):
-    """64 MB fit into no socket buffer: the server waits for its client, and then no longer."""
+    """64 MB do not fit into socket buffers. The server waits for its client, and then gives up."""
     bench = make_bench(limits={"stall_timeout_s": 0.2})
     path = tmp_path / "result"
     path.write_bytes(bytes(64_000_000))

@@ -1,4 +1,4 @@
-"""The data port as a whole: start and stop, rates, many streams, and bytes that make no sense."""
+"""The data port as a whole: start and stop, rates, many streams, and random bytes."""
 
 import contextlib
 import io
@@ -108,7 +108,7 @@ VALID = [
     frames.encode_data_header(3) + b"abc",
 ]
 
-#: Bytes, and frames of ours cut and joined anywhere.
+#: Random bytes, and valid frames cut and joined anywhere.
 NOISE = st.lists(st.one_of(st.binary(max_size=80), st.sampled_from(VALID)), max_size=6).map(b"".join)
 
 

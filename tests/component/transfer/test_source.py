@@ -1,4 +1,4 @@
-"""Where a stream comes from: as its token says, or not."""
+"""The source of a stream, which agrees with its token or not."""
 
 import io
 
@@ -11,7 +11,7 @@ from fpga_pool.transfer.tokens import source_of
     ("address", "source"),
     [
         ("192.0.2.1", "192.0.2.1:5"),
-        ("::ffff:192.0.2.1", "192.0.2.1:5"),  # as a socket for both families shows it
+        ("::ffff:192.0.2.1", "192.0.2.1:5"),  # as shown by a socket for both address families
         ("2001:DB8:0::1", "2001:db8::1:5"),
         ("fe80::1%eth0", "fe80::1:5"),
     ],
@@ -21,7 +21,7 @@ def test_both_ends_call_a_source_the_same(address, source):
 
 
 def send(bench, source_or_none, **changes):
-    """Send three bytes with a token of this source, or else of the true one; return what the server answered."""
+    """Send three bytes with a token of the given source, or of the true one; return the answer and the source."""
     accepted = []
     with bench.connect() as connection:
         source = source_or_none or source_of(connection.source_address, connection.source_port)

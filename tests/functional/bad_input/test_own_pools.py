@@ -1,4 +1,4 @@
-"""Documented behavior for bad catalogs, bitstreams and disks, each tested with a separate pool."""
+"""Documented behavior for bad catalogues, bitstreams and disks, each tested with a separate pool."""
 
 import subprocess
 import sys

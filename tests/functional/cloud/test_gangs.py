@@ -1,6 +1,6 @@
-"""Gangs whose processes are servers of a real Nova, on two hosts with one pCPU each: they run once, nothing is left.
+"""Gangs whose processes are servers of a real Nova, on two hosts with one pCPU each: they run once, nothing remains.
 
-A process counts for what it has drawn when it booted, and tells each number on its console.
+Each process draws an id at boot, and prints it with each number that it counts on its console.
 """
 
 import configparser
@@ -33,7 +33,7 @@ PROJECT = "p1"
 
 @pytest.fixture(scope="module")
 def images(all_in_one, admin, tmp_path_factory):
-    """Make images of guests that act on a command: `images("count 5 rest 1")` returns the name of one."""
+    """Make images of guests that execute a command: `images("count 5 rest 1")` returns the name of one."""
     kernel = guest_image.kernel() or pytest.skip("no kernel with its modules is installed: linux-image-cloud-amd64")
     directory = tmp_path_factory.mktemp("counting")
     initrd = guest_image.build_counting(directory)
@@ -44,8 +44,8 @@ def images(all_in_one, admin, tmp_path_factory):
 
     def make(command):
         name = f"gang-{uuid.uuid4()}"
-        # Where much else runs, an emulated timer may be too late for the kernel's check of it, which ends in a panic;
-        # and the kernel warns of late timers, in the middle of what the guest says unless it is told not to.
+        # On a busy machine an emulated timer may be too late for the kernel's check of it, which ends in a panic.  The
+        # kernel also prints warnings of late timers in between the guest's output unless its log level is 0.
         line = f'console=ttyS0 loglevel=0 panic=-1 no_timer_check command="{command}"'
         file = all_in_one.directory / "hello.qcow2"
         upload(admin, name, file, "qcow2", "bare", os_command_line=line, **parts)
@@ -56,13 +56,14 @@ def images(all_in_one, admin, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def forever(images):
-    """The name of an image whose guests do not end by themselves."""
+    """The name of an image whose guests run until they are ended."""
     return images("count 1000000 rest 0.5")
 
 
 def without_boot_flag(kernel, copy):
-    """Copy a kernel without the mark of boot sectors: with it Nova, which fetches it again on the host to which a guest
-    migrates, takes it for a disk with a broken table of partitions, and refuses it.  Nothing that boots it here looks.
+    """Copy a kernel without the signature of boot sectors, which nothing that boots it here checks.
+
+    With it, Nova refuses the kernel as a broken disk when it fetches it on the host to which a guest migrates.
     """
     code = bytearray(kernel.read_bytes())
     assert code[510:512] == b"\x55\xaa"
@@ -72,7 +73,7 @@ def without_boot_flag(kernel, copy):
 
 
 class Gangs:
-    """The gangs of the pool, and what Nova, Placement and libvirt have of them."""
+    """The gangs of the pool, and their state in Nova, Placement and libvirt."""
 
     def __init__(self, cloud, scheduler, admin):
         self.cloud, self.scheduler, self.admin = cloud, scheduler, admin
@@ -85,7 +86,7 @@ class Gangs:
             cpu_usage=usage, image=image, command=command,
         )  # fmt: skip
         self.created.append(gang)
-        with contextlib.suppress(DuplicateId):  # it was stored, but the answer was lost
+        with contextlib.suppress(DuplicateId):  # it was stored, but the response was lost
             self.scheduler.create_gang(request)
         return gang
 
@@ -116,7 +117,7 @@ class Gangs:
         return found if {server["status"] for server in found.values()} == {"ACTIVE"} else {}
 
     def servers(self, gang):
-        """The servers of a gang by the number of their process; there are never two of one."""
+        """Return the servers of a gang by process index; fail if there are two for one process."""
         found = {}
         for server in self.admin.compute.get("/servers/detail").json()["servers"]:
             told = server["metadata"]
@@ -143,13 +144,13 @@ class Gangs:
 
     def cancel(self, *gangs):
         for gang in gangs:
-            with contextlib.suppress(Exception):  # it has ended
+            with contextlib.suppress(Exception):  # it has already ended
                 self.scheduler.cancel_gang(PROJECT, gang)
         for gang in gangs:
             self.until(lambda gang=gang: self.detail(gang).gang.state in ENDED_GANGS, f"gang {gang} ends")
 
     def counted(self, server):
-        """What a guest has told so far where it is: who it was when it booted, and the numbers that it has counted."""
+        """Return the ids and the numbers that a guest has printed to the console of its current host."""
         body = {"os-getConsoleOutput": {}}
         answer = self.admin.compute.post(f"/servers/{server['id']}/action", json=body, raise_exc=False)
         said = answer.json()["output"] if answer.ok else ""
@@ -168,15 +169,15 @@ class Gangs:
         return self.cloud.virsh(host, *words)
 
     def place(self, server):
-        """The pCPU of a server, and whether it has what the foreground leaves, by the hypervisor of its host."""
+        """Return the pCPU of a server, and whether it runs in the background, as its host's hypervisor reports it."""
         host = host_of(server)
         pins = re.findall(r"^\s*0\s+(\S+)\s*$", self.virsh(host, "vcpupin", server["id"]), re.MULTILINE)
         shares = re.search(r"cpu_shares\s*:\s*(\d+)", self.virsh(host, "schedinfo", server["id"]))
-        # Where there is no tier it is 1024 with version 1 of control groups, 100 with version 2.
+        # The default without tiers is 1024 with version 1 of control groups, 100 with version 2.
         return (pins[0] if pins else "", int(shares.group(1)) < 100 if shares else None)
 
     def until_at(self, server, processor):
-        """Wait until a server is pinned to a pCPU, in the foreground: its agent does that once it runs."""
+        """Wait until a server is pinned to a pCPU, in the foreground; its agent does that after the start."""
         self.until(lambda: self.place(server) == (processor, False), f"{server['name']} at pCPU {processor}")
 
     def kill(self, *programs):
@@ -189,7 +190,7 @@ class Gangs:
         assert self.cloud.run("restart", *programs).returncode == 0
 
     def set_processors(self, *of_each):
-        """Say again which pCPUs of each host gangs have, and wait until the scheduler has heard that."""
+        """Set the pCPUs of each host that are reserved for gangs; wait until the scheduler knows them."""
         starts = {host.name: host.boot for host in self.scheduler.hosts()}
         for host, processors in zip(HOSTS, of_each, strict=True):
             file = self.cloud.directory / "etc" / "fpga_pool" / f"{host}.conf"
@@ -206,7 +207,7 @@ class Gangs:
         self.until(heard, "both agents have started again")
 
     def nothing_is_left(self, *servers):
-        """No server, no domain, and nothing in Placement."""
+        """Assert that there are no servers or domains, and no allocations in Placement."""
         for gang in self.created:
             self.until(lambda gang=gang: not self.servers(gang), f"{gang} has no server")
         for server in servers:
@@ -214,7 +215,7 @@ class Gangs:
             assert not self.hosts_with(server)
 
     def hosts_with(self, server):
-        """The hosts whose libvirtd knows a server."""
+        """Return the hosts whose libvirtd knows a server."""
         return [host for host in HOSTS if server["id"] in self.virsh(host, "list", "--all", "--uuid")]
 
 
@@ -229,7 +230,7 @@ def gangs(all_in_one, scheduler, admin):
     made = Gangs(all_in_one, scheduler, admin)
     yield made
     made.cancel(*made.created)
-    for name in (*AGENTS, SCHEDULER):  # pytest shows it where a test failed
+    for name in (*AGENTS, SCHEDULER):  # pytest shows it if a test failed
         print(f"--- {name}\n{(all_in_one.directory / 'logs' / f'{name}.log').read_text()[-4000:]}")
 
 
@@ -241,7 +242,7 @@ def test_a_gang_runs_on_servers_of_its_hosts_and_ends_with_nothing_left(gangs, i
         assert server["name"] == f"fpga-pool-{gang}.1.{index}"
         assert server["metadata"]["fpga_pool.processes"] == "2"
         resources = [given["resources"] for given in gangs.allocations(server).values()]
-        assert resources == [{"MEMORY_MB": 128, "DISK_GB": 1}]  # of Nova's processors it has none
+        assert resources == [{"MEMORY_MB": 128, "DISK_GB": 1}]  # it has no vCPUs of Nova
     on_hosts = {host_of(server): server for server in servers.values()}
     assert set(on_hosts) == set(HOSTS)
     for host, processor in zip(HOSTS, "01", strict=True):
@@ -295,7 +296,7 @@ def test_a_gang_runs_behind_another_and_is_swapped_to_the_foreground_where_it_is
 
 @pytest.fixture
 def one_host(gangs):
-    """The first host has both pCPUs."""
+    """Give the first host both pCPUs."""
     gangs.set_processors("0,1", "")
     yield
     gangs.cancel(*gangs.created)
@@ -304,9 +305,9 @@ def one_host(gangs):
 
 @pytest.fixture
 def moving(gangs, forever):
-    """Have a gang begin behind another one; what is called then makes room for it elsewhere, and returns its server.
+    """Start a gang behind another one, such that there is room for it on the other host once `make_room` is called.
 
-    Returned are the gang, its server before it moves, and what makes room.
+    Returns the gang, its server before the move, and `make_room`, which returns its server after the move.
     """
     goes_on, ends = (gangs.create(1, usage, forever) for usage in (0.3, 0.9))
     for gang in (goes_on, ends):
@@ -329,9 +330,7 @@ def moving(gangs, forever):
 
 
 def counts_on(numbers):
-    """No number comes twice, and none is missing but the one whose line was on its way through the serial port when the
-    guest was saved: what is in the port's buffers then is lost, which the guest does not notice.
-    """
+    """Assert that no number is repeated, and at most one is missing, as a save loses the serial port's buffers."""
     assert numbers == sorted(set(numbers))
     assert len(numbers) >= numbers[-1] - numbers[0], numbers
 
@@ -358,18 +357,18 @@ def test_a_gang_moves_to_another_host_and_counts_on(gangs, moving):
     moved = make_room()
     here, there = host_of(server), host_of(moved)
     assert {here, there} == set(HOSTS)
-    # It is the same guest, it is nowhere else, and has the place that it is to have.
+    # It is the same guest, it is nowhere else, and it has the intended place.
     assert moved["id"] == server["id"]
     assert gangs.hosts_with(moved) == [there]
     gangs.until_at(moved, str(HOSTS.index(there)))
-    # So say its metadata, its tags, and Placement: what it had of one compute node it has of the other.
+    # Its metadata, its tags and Placement agree: its allocation has moved from one compute node to the other.
     told = {name: moved["metadata"][f"fpga_pool.{name}"] for name in ("attempt", "home", "stage", "processor")}
     assert told == {"attempt": "2", "home": there, "stage": "run", "processor": str(HOSTS.index(there))}
     assert moved["tags"] == [f"fpga_pool.{there}"]
     now = gangs.allocations(moved)
     assert not now.keys() & allocated.keys()
     assert [given["resources"] for given in now.values()] == [given["resources"] for given in allocated.values()]
-    # A console begins again on another host, the guest does not: it goes on counting for what it drew at its boot.
+    # The console starts again on another host, but the guest does not: it continues to count with the id of its boot.
     gangs.until(lambda: gangs.counted(moved)[1], "it counts on")
     born_there, numbers_there = gangs.counted(moved)
     assert born_there == born
@@ -386,7 +385,7 @@ def test_a_gang_whose_migration_fails_half_way_begins_again_and_is_never_doubled
     [there] = set(HOSTS) - {host_of(server)}
     socket = gangs.cloud.libvirts[there].socket
     away = socket.rename(socket.with_name("away"))
-    try:  # Nova has the new host prepare itself, then libvirt does not find the other libvirtd
+    try:  # Nova lets the new host prepare itself; then libvirt does not find the other libvirtd
         gangs.cancel(gangs.created[1])
         again = gangs.until_all_run(moves, GangState.FOREGROUND, attempt=3)
     finally:

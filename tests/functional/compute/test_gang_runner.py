@@ -1,4 +1,4 @@
-"""The libvirt runner on real guests: each method does what it says, may be repeated, and leaves all others alone."""
+"""The libvirt runner with real guests: each method has its effect, can be repeated, and leaves other guests alone."""
 
 import contextlib
 import time
@@ -33,7 +33,7 @@ def host(gang_hosts):
 
 @pytest.fixture
 def counts(shared, until):
-    """Wait until a process has counted up to a number; return what it counts for."""
+    """Wait until a process has counted up to a number; return the id of its last boot."""
 
     def wait(gang, number):
         until(lambda: any(n >= number for _, n in shared.counted(gang)), f"it counts up to {number}")
@@ -78,7 +78,7 @@ def test_tiers_are_swapped_live_and_found_by_the_next_agent(host, counts):
 
 
 def test_a_saved_guest_goes_on_where_it_was_on_another_host(gang_hosts, shared, until, counts):
-    """1. It counts; 2. its memory is saved; 3. it goes on on another host, and has not begun again."""
+    """1. It counts. 2. Its memory is saved. 3. It continues on another host, without another boot."""
     here, there = gang_hosts
     runner, wanted = here.new_runner(), spec()
     runner.launch(wanted, 0, BEHIND)
@@ -105,7 +105,7 @@ def test_a_saved_guest_goes_on_where_it_was_on_another_host(gang_hosts, shared, 
     assert counts(heir.key.gang, last + 5) == born
     assert shared.births(heir.key.gang) == [born]
     numbers = [number for _, number in shared.counted(heir.key.gang)]
-    assert numbers == list(range(1, len(numbers) + 1))  # no number is missing, and none is counted twice
+    assert numbers == list(range(1, len(numbers) + 1))  # no number is missing or repeated
     other.discard(seen.saved)
     other.discard(seen.saved)
     other.end(heir.key)
@@ -128,7 +128,7 @@ def test_a_guest_that_ends_otherwise_than_by_itself_has_failed(host, until, ends
 
 
 def test_a_guest_that_somebody_else_has_saved_has_failed_and_can_be_ended(host):
-    """libvirt keeps its memory, and does not forget a domain with one unless it is told to."""
+    """libvirt keeps the memory of such a domain, and undefines it only if told to remove the memory, too."""
     runner, wanted = host.new_runner(), spec()
     runner.launch(wanted, 1, BEHIND)
     host.domain(wanted.key).managedSave()
@@ -140,7 +140,7 @@ def test_a_guest_that_somebody_else_has_saved_has_failed_and_can_be_ended(host):
 def test_memory_that_cannot_be_saved_or_is_none_is_told_and_nothing_is_left(host, shared, until):
     runner, wanted = host.new_runner(), spec()
     runner.launch(wanted, 1, BEHIND)
-    (shared.saved / f"{wanted.key}.memory").mkdir()  # nothing can be written there
+    (shared.saved / f"{wanted.key}.memory").mkdir()  # a directory of this name prevents writing
     runner.save(wanted.key)
     until(lambda: runner.observe()[wanted.key].phase is Phase.FAILED, "the save fails")
     assert "cannot be saved" in runner.observe()[wanted.key].reason
@@ -161,7 +161,7 @@ def test_memory_that_cannot_be_saved_or_is_none_is_told_and_nothing_is_left(host
 
 
 def test_guests_of_others_are_seen_by_nobody_and_left_alone(host, tier_machines):
-    """What runs in the hypervisor of others stays as it is, be it in a tier of its own; and the other way round."""
+    """Foreign domains remain unchanged, even if they are in tiers, and the tier driver of instances ignores ours."""
     foreign = host.connection.createXML(
         f"""<domain type='qemu'><name>fpga-pool-x.1.0</name><metadata>{wish("background")}</metadata>
         <memory unit='MiB'>32</memory><vcpu>1</vcpu><os><type>hvm</type></os></domain>"""

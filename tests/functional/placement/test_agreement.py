@@ -1,4 +1,4 @@
-"""Claims, leases and Placement agree, whoever dies in between; on a real Placement and a real database."""
+"""Claims, leases and Placement agree, even if a process dies in between; with a real Placement and database."""
 
 import uuid
 from dataclasses import replace
@@ -29,7 +29,7 @@ AES, FLOW = AcceleratorRequest(function="aes"), AcceleratorRequest(function="opt
 
 
 class Pool:
-    """The scheduler's part of one host with one card: three small slots and a large one."""
+    """The scheduler's part for one host with one card: three small slots and a large one."""
 
     def __init__(self, directory, cloud, client):
         self.host = f"h-{uuid.uuid4().hex[:8]}"
@@ -74,7 +74,7 @@ class Pool:
         )  # fmt: skip
 
     def tell(self):
-        """What a scheduler tells Placement that has just taken over."""
+        """Report the inventory to Placement, as a scheduler that has just taken over does."""
         Inventory(self.store, DEFAULT_SHARD, self.client, self.catalogue, self.settings, self.clock).step()
 
     def claim(self, instance, wanted=AES):
@@ -141,7 +141,7 @@ def test_slots_out_of_service_are_reserved_and_held_ones_are_not_counted_twice(c
     for slot in (held, f"{pool.host}/c/{2}"):
         pool.writer(DEFAULT_SHARD).run(lambda tx, slot=slot: drain_slot(tx, slot, "repair", pool.clock()))
     pool.tell()
-    # Three slots: one is drained, one is drained and allocated; the third can be had.
+    # Three slots: one is drained, one is drained and allocated; the third is available.
     assert cloud.inventory(pool.small) == {RESOURCE_CLASS: (3, 1)}
     assert pool.small in cloud.offered(function_trait("aes"))
     boot(pool.small)
@@ -221,7 +221,7 @@ def test_an_outage_of_placement_loses_nothing(cloud, boot, pool):
 
 @pytest.fixture
 def audit(tmp_path, placement_section, pool, capsys, monkeypatch):
-    """Run the operator's audit; returns its exit status and what it says."""
+    """Run the operator's audit; return its exit status and output lines."""
     monkeypatch.setattr("fpga_pool.cli.admin.database.CERTAIN_AFTER_S", 0.0)
     path = tmp_path / "fpga_pool.conf"
     lines = "".join(f"{name} = {value}\n" for name, value in placement_section.items())

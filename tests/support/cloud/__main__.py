@@ -18,7 +18,7 @@ FAKE_COMPUTES = 3
 
 
 def _default_directory() -> Path:
-    """Return a place that RabbitMQ's and MariaDB's own users can reach when we are root, unless one is named."""
+    """Return the directory from the environment, else a default that, for root, the servers' own users can reach."""
     if named := os.environ.get(DIRECTORY_VARIABLE):
         return Path(named)
     if os.geteuid() == 0:
@@ -70,36 +70,36 @@ ACTS = {"start": _start, "stop": _stop, "restart": _restart, "status": _status, 
 
 
 def main() -> int:
-    """Start, stop or show a cloud of one machine, or print what its clients need."""
+    """Start, stop, restart or show a cloud on one machine, or print the environment of its clients."""
     parser = argparse.ArgumentParser(prog="all-in-one", description=main.__doc__)
     parser.add_argument("act", choices=ACTS)
-    parser.add_argument("services", nargs="*", metavar="SERVICE", help="what is restarted")
+    parser.add_argument("services", nargs="*", metavar="SERVICE", help="services to restart")
     parser.add_argument(
         "--directory", type=Path, default=_default_directory(), help="where all its state is kept (%(default)s)"
     )
     shape = parser.add_argument_group("of a new cloud")
     shape.add_argument(
-        "--fake-computes", type=int, default=FAKE_COMPUTES, help="computes whose guests are a fiction (%(default)s)"
+        "--fake-computes", type=int, default=FAKE_COMPUTES, help="computes with simulated guests (%(default)s)"
     )
     shape.add_argument(
         "--libvirt",
         action=argparse.BooleanOptionalAction,
         default=Libvirt.missing() is None,
-        help="computes whose guests run; by default where libvirt is installed and we are root",
+        help="add computes whose guests run under libvirt; default: if libvirt is installed and the user is root",
     )
     shape.add_argument(
         "--libvirt-computes",
         type=int,
         choices=(1, 2),
         default=1,
-        help="how many of these; guests migrate live between two (%(default)s)",
+        help="number of these; guests can migrate live between two (%(default)s)",
     )
-    shape.add_argument("--tiers", action="store_true", help="their pCPUs carry tiers, and no gangs")
+    shape.add_argument("--tiers", action="store_true", help="use pCPUs of libvirt computes for tiers, not gangs")
     parser.add_argument(
         "--pool",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="without it nothing of fpga_pool is made or started, but configured",
+        help="create and start fpga_pool; otherwise Nova is only configured for it",
     )
     arguments = parser.parse_args()
     if arguments.services and arguments.act != "restart":

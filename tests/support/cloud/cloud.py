@@ -1,4 +1,4 @@
-"""Starts, stops and shows one cloud; what was left half started is finished by the next start."""
+"""Starts, stops and shows one cloud.  A start that was interrupted is completed by the next one."""
 
 import contextlib
 import shutil
@@ -28,21 +28,21 @@ from support.cloud.site import Site
 from support.servers import Libvirt, MariaDB, RabbitMQ, Server
 from support.waiting import wait_until
 
-#: For the computes to be seen by the scheduler, after all else answers.
+#: Time for the computes to be seen by the scheduler, after all other services answer.
 COMPUTES_TIMEOUT_S = 240.0
 
 #: The unit of libvirt on a host.
 LIBVIRTD = "libvirtd"
 
-#: What belongs to one life of a cloud, and the marks of what was made in it.
+#: Directories that are deleted when a cloud is stopped, and marker files of the steps that are done only once.
 _STATE = ("servers", "keys", "images", "nova", "neutron", "fpga_pool", "locks", "run")
 _DONE = ("databases", "bootstrapped")
 
 
 class Cloud:
-    """The cloud of a site; `say` is told of each step.
+    """The cloud of a site; `say` is called with the description of each completed step.
 
-    Without `pool` its configuration is in place and nothing of it is made or started: a Nova to begin with.
+    Without `pool`, Nova is configured for the pool, but nothing of the pool is created or started.
     """
 
     def __init__(self, site: Site, say: Callable[[str], None], *, pool: bool = True) -> None:
@@ -55,7 +55,7 @@ class Cloud:
         self._programs = Programs(site.directory, pool_programs(site) | programs(site))
 
     def start(self) -> None:
-        """Return when a tenant can boot a virtual machine on every compute."""
+        """Start everything; return when a tenant can boot a virtual machine on every compute."""
         site = self._site
         with self._step(", ".join(server.name for server in self._servers)), ThreadPoolExecutor() as threads:
             for started in [threads.submit(server.start, keep=True) for server in self._servers]:
@@ -109,10 +109,10 @@ class Cloud:
                 self._programs.wait(ours)
 
     def stop(self) -> None:
-        """End what this or an earlier command started, and nothing else.
+        """Stop what this or an earlier command started, and nothing else.
 
-        The cloud's state goes with it: Nova's fake driver makes up another identity in each process, so its computes
-        cannot come back.  Ports, password, configuration and logs stay.
+        The state of the cloud is deleted: Nova's fake driver invents a new identity in each process, so its computes
+        could not come back.  Ports, password, configuration and logs are kept.
         """
         self._programs.stop(self._programs.names)
         for server in self._servers:
@@ -123,9 +123,9 @@ class Cloud:
             (self._site.directory / name).unlink(missing_ok=True)
 
     def restart(self, services: Sequence[str]) -> None:
-        """Do what `systemctl restart` does; a service is a process, or all whose names begin with its name.
+        """Restart services as `systemctl restart` does; a service is a process, or all processes with this prefix.
 
-        NotFound names one that is none.
+        Raises NotFound if there is no such service.
         """
         found: list[str] = []
         for service in services:
@@ -141,13 +141,13 @@ class Cloud:
         self._programs.wait(found)
 
     def _start(self, names: Sequence[str]) -> None:
-        """Start processes; those beside a libvirtd see what it sees."""
+        """Start processes; those on the host of a libvirtd enter its namespaces."""
         beside = {process(name): host for name, host in self._hosts.items() for process in (agent, compute)}
         for name in names:
             self._programs.start([name], beside[name].entrance if name in beside else ())
 
     def status(self) -> dict[str, bool]:
-        """Return of each process whether it runs."""
+        """Return, for each process, whether it runs."""
         servers = {server.name: server.running for server in (self._messages, self._database)}
         servers |= {f"{LIBVIRTD}-{name}": host.running for name, host in self._hosts.items()}
         return servers | {name: self._programs.running(name) for name in self._programs.names}
@@ -164,13 +164,13 @@ class Cloud:
 
 
 def libvirts(site: Site) -> dict[str, Libvirt]:
-    """Return the libvirtd of each libvirt compute by host: that of this machine, and of others that are none."""
+    """Return the libvirtd of each libvirt compute by host: this machine's, and those of hosts in namespaces."""
     directory = site.directory / "servers"
     return {name: Libvirt(directory, "" if number == 0 else name) for number, name in enumerate(site.libvirts)}
 
 
 def _arrivals(hosts: Mapping[str, Libvirt]) -> dict[str, Arrivals]:
-    """Return how guests migrate to each host, where there are two that run: by the cable between them."""
+    """Return how guests migrate to each host, over the cable between two hosts; empty if there is only one host."""
     if len(hosts) < 2:
         return {}
     other = next(own for host in hosts.values() if (own := host.own_host))
@@ -185,7 +185,7 @@ def _arrivals(hosts: Mapping[str, Libvirt]) -> dict[str, Arrivals]:
 
 
 def _ready(cloud: Connection) -> set[str]:
-    """Return the hosts that a boot may land on: up, and known to the cells."""
+    """Return the hosts on which a server can boot: those that are up and known to the cells."""
     with contextlib.suppress(SDKException):
         found = cloud.compute.hypervisors(details=True)
         return {each.service_details["host"] for each in found if each.state == "up"}

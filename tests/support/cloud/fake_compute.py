@@ -1,9 +1,9 @@
-"""A nova-compute whose guests are a fiction and whose slots are not, for clouds on one machine.
+"""A nova-compute with simulated guests, whose slots are those of the pool, for clouds on one machine.
 
     python -m support.cloud.fake_compute HOOK_SOCKET GUESTS_DIRECTORY --config-file nova.conf ...
 
-It is Nova's fake driver, which asks the agent what libvirt's hook asks, and describes its machines to the agent's
-simulated guest driver.  [DEFAULT] compute_driver is fake.AcceleratedFakeDriver.
+It extends Nova's fake driver: it asks the agent as libvirt's hook does, and describes its machines to the agent's
+simulated guest driver.  [DEFAULT] compute_driver must be fake.AcceleratedFakeDriver.
 """
 
 import json
@@ -22,7 +22,7 @@ from nova.virt.libvirt import config as libvirt_config
 
 from fpga_pool.model.flavor import asks_the_pool
 
-#: Longer than an agent lets a machine wait for its slots.
+#: Time for an answer, longer than an agent lets a machine wait for its slots.
 ASK_S = 90.0
 
 
@@ -33,16 +33,16 @@ class AcceleratedFakeDriver(fake.FakeDriver):
     guests: Path
 
     def get_nodenames_by_uuid(self, refresh: bool = False) -> dict[str, str]:
-        """Return the names of the nodes by identities that survive a restart, unlike those of Nova's fake driver."""
+        """Return the names of the nodes by uuids that survive a restart, unlike those of Nova's fake driver."""
         return {_node_uuid(name): name for name in self.get_available_nodes(refresh)}
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
-        """Describe a node, with the same identity."""
+        """Return the resources of a node, with the same uuid."""
         found: dict[str, Any] = super().get_available_resource(nodename)
         return found and found | {"uuid": _node_uuid(nodename)}
 
     def spawn(self, context: Any, instance: Any, *others: Any, **more: Any) -> None:
-        """Start a machine once its slots are ready; what is raised has Nova try another host."""
+        """Start a machine once its slots are ready; the error that is raised otherwise makes Nova try another host."""
         self._begin(instance)
         super().spawn(context, instance, *others, **more)
 
@@ -52,12 +52,12 @@ class AcceleratedFakeDriver(fake.FakeDriver):
         super().power_on(context, instance, *others, **more)
 
     def power_off(self, instance: Any, *others: Any, **more: Any) -> None:
-        """Stop a machine, which gives its slots back."""
+        """Stop a machine, and release its slots."""
         super().power_off(instance, *others, **more)
         self._end(instance)
 
     def destroy(self, context: Any, instance: Any, *others: Any, **more: Any) -> None:
-        """Forget a machine, which gives its slots back."""
+        """Destroy a machine, and release its slots."""
         super().destroy(context, instance, *others, **more)
         self._end(instance)
 
@@ -80,7 +80,7 @@ class AcceleratedFakeDriver(fake.FakeDriver):
         return self.guests / f"{instance.uuid}.xml"
 
     def _ask(self, operation: str, described: bytes) -> str:
-        """Ask the agent as libvirt's hook does; return why not, "" = it agrees."""
+        """Ask the agent as libvirt's hook does; return the reason for a refusal, "" if it agrees."""
         question = {"operation": operation, "domain": described.decode()}
         try:
             with socket.socket(socket.AF_UNIX) as agent:
@@ -99,7 +99,7 @@ def _node_uuid(name: str) -> str:
 
 
 def describe(instance: Any) -> bytes:
-    """Return what the agent reads of libvirt's description of a machine, with Nova's own metadata in it."""
+    """Return the part of libvirt's description of a machine that the agent reads, with Nova's own metadata in it."""
     flavor = libvirt_config.LibvirtConfigGuestMetaNovaFlavor()
     flavor.name, flavor.id = instance.flavor.name, instance.flavor.flavorid
     flavor.extra_specs = instance.flavor.extra_specs

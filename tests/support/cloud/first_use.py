@@ -1,4 +1,4 @@
-"""What the first tenant finds: accounts, the catalogue of services, a project, a network, an image and a flavor."""
+"""Creates what the first tenant needs: accounts, the catalogue of services, a project, a network, image and flavor."""
 
 import json
 import subprocess
@@ -16,13 +16,13 @@ from support.servers.process import find_program
 
 CONVERT_TIMEOUT_S = 60.0
 
-#: The tenant's names: of project, user, network, image and flavor.
+#: Names of the tenant's project and user, network, image and flavor.
 TENANT, NETWORK, IMAGE, FLAVOR = "demo", "shared", "hello", "small"
-#: What machines of gangs have: their processors are none of Nova's.
+#: Flavor of the machines of gangs; it requests no VCPU, because their processors do not belong to Nova.
 GANG_FLAVOR, GANG_SPECS = "gang", {"resources:VCPU": "0"}
 GANG_MIB = 128
 
-#: Says HELLO at the serial port and halts: a guest that any machine starts at once.
+#: Prints HELLO on the serial port and halts: a guest that starts quickly on any machine.
 _BOOT_CODE = bytes.fromhex(
     "31c0"  # xor ax, ax
     "8ed8"  # mov ds, ax
@@ -40,7 +40,7 @@ _BOOT_TEXT = b"HELLO\r\n\0"
 
 
 def make_keys(site: Site) -> None:
-    """Make the keys of Keystone's tokens and credentials: what `keystone-manage fernet_setup` does, at once."""
+    """Create the keys of Keystone's tokens and credentials, as `keystone-manage fernet_setup` does, but quickly."""
     for keys in ("fernet", "credential"):
         directory = site.directory / "keys" / keys
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def make_keys(site: Site) -> None:
 
 
 def bootstrap_identity(site: Site) -> None:
-    """Make the administrator, and Keystone's own entry in the catalogue."""
+    """Create the administrator, and Keystone's own entry in the catalogue."""
     interfaces = ("public", "internal", "admin")
     run(
         site,
@@ -72,7 +72,7 @@ def connect(site: Site) -> Connection:
 
 
 def write_clouds(site: Site) -> None:
-    """Write clouds.yaml, in the JSON that YAML includes."""
+    """Write clouds.yaml as JSON, which is valid YAML."""
     told = _plain(site)
     login = ("auth_url", "username", "password", "project_name", "user_domain_id", "project_domain_id")
     auth = {name: told.pop(name) for name in login}
@@ -85,9 +85,9 @@ def _plain(site: Site) -> dict[str, str]:
 
 
 def fill_catalogue(site: Site) -> None:
-    """Enter the services' endpoints where they are missing; a connection made before does not see them.
+    """Add the missing endpoints of services to the catalogue; existing connections do not see them.
 
-    The administrator's account is that of the services too.
+    The services use the administrator's account, which is given their role.
     """
     cloud = connect(site)
     identity = cloud.identity
@@ -108,7 +108,7 @@ def fill_catalogue(site: Site) -> None:
 
 
 def furnish(site: Site, cloud: Connection) -> None:
-    """Make what a tenant needs for a first boot, as far as it is missing."""
+    """Create what a tenant needs for a first boot, as far as it is missing."""
     if cloud.identity.find_project(TENANT) is None:
         project = cloud.identity.create_project(name=TENANT, domain_id="default")
         user = cloud.identity.create_user(name=TENANT, password=site.password, default_project_id=project.id)

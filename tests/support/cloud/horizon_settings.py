@@ -1,4 +1,4 @@
-"""Settings of Horizon beside a cloud: its own, with our files among those that it finds in `local/enabled`."""
+"""Settings of Horizon beside a cloud: the default ones, with our files added to those in `local/enabled`."""
 
 import os
 from pathlib import Path
@@ -16,5 +16,5 @@ ALLOWED_HOSTS = ["127.0.0.1"]
 OPENSTACK_KEYSTONE_URL = os.environ["OS_AUTH_URL"]
 COMPRESS_OFFLINE = "HORIZON_COMPRESSED" in os.environ
 STATIC_ROOT = os.environ["HORIZON_STATIC_ROOT"]
-#: A small one loses the session for compiled style sheets.
+#: In a small cache, compiled style sheets would displace the session.
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 100_000}}}

@@ -1,4 +1,4 @@
-"""The pool of the cloud: our scheduler, and an agent with simulated cards beside each compute."""
+"""The pool of the cloud: scheduler, API, and an agent with simulated cards beside each compute."""
 
 import json
 from collections.abc import Mapping
@@ -18,25 +18,25 @@ from support.cloud.site import DIRECTORY_VARIABLE, POOL, Site
 from support.servers import Libvirt, MariaDB
 
 DATABASE = "fpga_pool"
-#: What all processes of the pool read, among the configuration files.
+#: The configuration file that all processes of the pool read.
 POOL_FILE = "fpga_pool/fpga_pool.conf"
 BOARD = "kintex7"
 CARDS = 4
-#: Of servers of tier `auto`, at a time.
+#: Largest number of concurrent migrations of servers of tier `auto`.
 TIER_MIGRATIONS = 2
 
-#: The first that can be asked for candidates by traits of their roots.
+#: The first microversion that selects candidates by traits of their roots.
 PLACEMENT_VERSION = "1.35"
 
-#: Where the hook of the libvirt compute asks, as libvirtd sees it.
+#: The socket on which the hook of a libvirt compute asks the agent, as libvirtd sees it.
 HOOK_SOCKET = "/run/fpga_pool/agent.sock"
-#: What libvirt asks before a guest starts; it is with the sources, from which the packages' environment has the pool.
+#: The hook that libvirt runs before a guest starts; it belongs to the sources from which the pool is installed.
 HOOK = Path(__file__).parents[3] / "etc" / "fpga_pool" / "libvirt-qemu-hook"
 HOOK_NAME = "fpga_pool"
 
 
 def agent(host: str) -> str:
-    """Return the name of the pool's process on a compute host."""
+    """Return the name of the agent's process on a compute host."""
     return f"fpga-pool-agent-{host}"
 
 
@@ -54,9 +54,9 @@ def _program(site: Site, service: str, name: str) -> Program:
 
 
 def write_pool_settings(site: Site, database: MariaDB, transport_url: str, libvirt_names: Mapping[str, str]) -> None:
-    """Write the pool's configuration files, and make its database, which is empty.
+    """Write the pool's configuration files, and create its database, which is still empty.
 
-    `libvirt_names` are what libvirt calls its computes, by host.
+    `libvirt_names` are the names that libvirt gives to the computes, by host.
     """
     options: dict[str, Options] = {"fpga_pool": _common(site, database.url, transport_url)}
     state = {"state_dir": site.directory / "fpga_pool" / "scheduler"}
@@ -70,7 +70,7 @@ def write_pool_settings(site: Site, database: MariaDB, transport_url: str, libvi
 
 
 def prepare_pool(site: Site) -> None:
-    """Do what an operator does once: make keys, schema and bitstreams, as far as they are missing."""
+    """Do an operator's one-time tasks: create schema, keys and bitstreams, and enroll agents, as far as missing."""
     manage = ["fpga-pool-manage", f"--config-file={settings_file(site, POOL_FILE)}"]
     keys = keys_directory(site)
     run(site, *manage, "db", "sync")
@@ -85,7 +85,7 @@ def prepare_pool(site: Site) -> None:
 
 
 def first_vm_environment(site: Site) -> dict[str, str]:
-    """Return what clients and doc/source/admin/first-vm/first-vm.sh need to know beside the administrator's login."""
+    """Return the variables for clients and doc/source/admin/first-vm/first-vm.sh besides the administrator's login."""
     hooks = Libvirt(site.directory / "servers").directory / "etc" / "hooks" / "qemu.d"
     return {
         DIRECTORY_VARIABLE: str(site.directory),
@@ -103,7 +103,7 @@ def first_vm_environment(site: Site) -> dict[str, str]:
 
 
 def hosts_with_slots(placement: Adapter) -> int:
-    """Return how many compute nodes have free slots that Placement knows of, and are given machines by Nova."""
+    """Return how many enabled compute nodes have free slots and memory according to Placement."""
     asked = {"resources": f"{RESOURCE_CLASS}:1,MEMORY_MB:1", "root_required": "!COMPUTE_STATUS_DISABLED"}
     answer = placement.get("/allocation_candidates", params=asked, microversion=PLACEMENT_VERSION)
     exceptions.raise_from_response(answer)
@@ -111,7 +111,7 @@ def hosts_with_slots(placement: Adapter) -> int:
 
 
 def keys_directory(site: Site) -> Path:
-    """Return where the pool's keys are."""
+    """Return the directory of the pool's keys."""
     return site.directory / "keys" / "fpga_pool"
 
 
@@ -150,7 +150,7 @@ def _fake_host(site: Site, host: str) -> Options:
 
 
 def _libvirt_host(site: Site, host: str, libvirt_name: str) -> Options:
-    # Nova calls the compute node what libvirt calls the machine.
+    # Nova's name of the compute node is libvirt's name of the machine.
     guests = {"guest_driver": "libvirt", "hook_socket": HOOK_SOCKET, "node": libvirt_name}
     options: dict[str, object] = {**_host(site, host), **guests, "egress_driver": "tc"}
     if not Libvirt.control_groups():

@@ -17,26 +17,26 @@ from support.cloud.settings import settings_file
 from support.cloud.site import APIS, Site
 from support.servers.process import Process
 
-#: For an API to answer first, on a machine that starts all the others, too.
+#: Time for an API to answer for the first time, on a machine that starts all the others, too.
 ANSWER_TIMEOUT_S = 180.0
 PROBE_TIMEOUT_S = 30.0
 POLL_INTERVAL_S = 0.2
 
-#: Lines of a log that are shown where something went wrong.
+#: Number of lines of a log that an error message shows.
 LAST_LINES = 15
 
-#: Requests that one API works on at a time.
+#: Number of requests that one API handles concurrently.
 API_THREADS = 8
 
 BIN = Path(sys.prefix) / "bin"
 
-#: Metadata of a distribution: Neutron finds its drivers by entry points.
+#: Metadata of a distribution, with the entry points by which Neutron finds drivers.
 PLUGINS = Path(__file__).parent / "plugins"
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One process: its command, what its environment has beside ours, and the port on which it is to answer."""
+    """One process: its command, its additional environment, and the port on which it must answer."""
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def programs(site: Site) -> dict[str, Program]:
 
 
 def compute(host: str) -> str:
-    """Return the name of the process that is Nova's on a compute host."""
+    """Return the name of the nova-compute process of a host."""
     return f"nova-compute-{host}"
 
 
@@ -66,7 +66,7 @@ def api_program(site: Site, service: str) -> Program:
         "processes": "1",
         "threads": str(API_THREADS),
         "buffer-size": "65535",
-        # Else it closes connections that the clients think are kept open.
+        # Otherwise it closes connections that the clients expect to stay open.
         "add-header": "Connection: close",
         "procname-prefix": f"all-in-one-{service}-",
     }
@@ -97,17 +97,17 @@ def _nova_files(site: Site, host: str | None) -> list[str]:
 
 
 def hook_socket(site: Site, host: str) -> Path:
-    """Return where the agent of a fake compute is asked what libvirt's hook asks."""
+    """Return the socket on which a fake compute asks its agent as libvirt's hook does."""
     return site.directory / "fpga_pool" / host / "hook.sock"
 
 
 def guests_directory(site: Site, host: str) -> Path:
-    """Return where a fake compute describes its machines."""
+    """Return the directory in which a fake compute describes its machines."""
     return site.directory / "fpga_pool" / host / "guests"
 
 
 class Programs:
-    """Programs that run, or ran, for one directory."""
+    """The programs of one directory, running or not."""
 
     def __init__(self, directory: Path, table: Mapping[str, Program]) -> None:
         self._directory = directory
@@ -116,15 +116,15 @@ class Programs:
 
     @property
     def names(self) -> list[str]:
-        """All of them, in the order in which they are needed."""
+        """Names of all programs, in the order in which they are needed."""
         return list(self._table)
 
     def running(self, name: str) -> bool:
-        """Whether its process is there."""
+        """Return whether the process of a program exists."""
         return self._processes[name].pid is not None
 
     def start(self, names: Sequence[str], entrance: Sequence[str] = ()) -> None:
-        """Start those that do not run; `entrance` are words before their commands."""
+        """Start the programs that do not run; the words `entrance` precede their commands."""
         for directory in ("run", "logs"):
             (self._directory / directory).mkdir(parents=True, exist_ok=True)
         for name in names:
@@ -134,7 +134,7 @@ class Programs:
                 self._processes[name].start([*entrance, *program.command], environment, self.log(name))
 
     def wait(self, names: Sequence[str]) -> None:
-        """Return when each answers at its port; ServiceUnavailable tells the end of the log of one that does not."""
+        """Wait until all answer on their ports; raise ServiceUnavailable with the last lines of one that does not."""
         end_s = time.monotonic() + ANSWER_TIMEOUT_S
         for name in names:
             port = self._table[name].port
@@ -147,13 +147,13 @@ class Programs:
                 time.sleep(POLL_INTERVAL_S)
 
     def require(self, names: Sequence[str]) -> None:
-        """Raise ServiceUnavailable if one of them has ended."""
+        """Raise ServiceUnavailable if one of the programs has ended."""
         for name in names:
             if not self.running(name):
                 raise ServiceUnavailable(f"{name} has ended: {self.last_lines(name)}")
 
     def stop(self, names: Sequence[str]) -> None:
-        """End some, all at a time, the children with their parents."""
+        """End programs and their child processes, all at the same time."""
         with ThreadPoolExecutor(len(self._table)) as threads:
             list(threads.map(self._end, [self._processes[name] for name in names]))
 
@@ -163,22 +163,22 @@ class Programs:
         if pid is None:
             return
         process.end(signal.SIGTERM)
-        # It led a group of its own (see `spawn`): a number is not given to another group while one of it is left.
+        # It led its own process group (see `spawn`); the kernel does not reuse its number while the group has members.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
 
     def log(self, name: str) -> Path:
-        """Return where a process writes what it says."""
+        """Return the log file of a process."""
         return self._directory / "logs" / f"{name}.log"
 
     def last_lines(self, name: str) -> str:
-        """Return the end of a process's log, and where the whole is."""
+        """Return the last lines of a process's log, and the path of the log."""
         lines = self.log(name).read_text(errors="replace").splitlines()[-LAST_LINES:]
         return "\n".join([*lines, f"(log: {self.log(name)})"])
 
 
 def _environment() -> dict[str, str]:
-    """Return what every process gets: nothing of the caller's, which may point at another cloud."""
+    """Return the environment of all processes, without variables of the caller, which may name another cloud."""
     path = os.pathsep.join([str(BIN), "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"])
     return {"PATH": path, "LANG": "C.UTF-8", "HOME": str(Path.home()), "PYTHONWARNINGS": "ignore"}
 

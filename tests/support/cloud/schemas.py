@@ -1,7 +1,7 @@
-"""The services' databases: their schemas are made by the services' own migrations once, and copied from then on.
+"""The services' databases: the services' own migrations create the schemas once, and copies are used from then on.
 
-The migrations of all services take longer than all else together, and always make the same; so what they made is kept
-beside the packages that made it.  Nothing in it is of one cloud only: Nova's cells are named by templates.
+The migrations of all services take longer than everything else together, and always have the same result.  The result
+is therefore kept beside the packages.  It contains nothing specific to one cloud: Nova's cells are named by templates.
 """
 
 import os
@@ -23,13 +23,13 @@ SYNC_TIMEOUT_S = 900.0
 DATABASES = ("keystone", "placement", "glance", "neutron", "nova_api", "nova_cell0", "nova_cell1")
 PACKAGES = ("keystone", "openstack-placement", "glance", "neutron", "nova")
 
-#: Nova fills in what the configuration of the reading service says.
+#: Templates that Nova fills in from the configuration of the service that reads them.
 _CELL_DATABASE = "{scheme}://{username}:{password}@{hostname}:{port}/%s"
 _CELL_MESSAGES = "{scheme}://{username}:{password}@{hostname}:{port}/"
 
 
 def make_databases(site: Site, server: MariaDB) -> None:
-    """Make all databases with their schemas, unless an earlier start has."""
+    """Create all databases with their schemas, unless an earlier start has done so."""
     done = site.directory / "databases"
     if done.exists():
         return
@@ -50,7 +50,7 @@ def _template() -> Path:
 
 
 def _keep(template: Path, statements: str) -> None:
-    """Write it in one piece: another cloud may start at the same time."""
+    """Write the template atomically, since another cloud may start at the same time."""
     template.parent.mkdir(exist_ok=True)
     draft = template.with_suffix(f".{os.getpid()}")
     draft.write_text(statements)
@@ -58,7 +58,7 @@ def _keep(template: Path, statements: str) -> None:
 
 
 def _migrate(site: Site, server: MariaDB) -> None:
-    """Run the services' migrations, as many at a time as do not wait for each other."""
+    """Run the services' migrations; those that do not depend on each other run concurrently."""
     jobs: list[Callable[[], None]] = [
         lambda: _keystone(site),
         lambda: _glance_and_placement(site),
@@ -88,7 +88,7 @@ def _nova(site: Site, server: MariaDB) -> None:
     manage = ["nova-manage", f"--config-file={settings_file(site, 'nova/nova.conf')}"]
     run(site, *manage, "api_db", "sync")
     run(site, *manage, "db", "sync", "--local_cell")
-    # The schema of a cell is that of any other.
+    # All cells have the same schema.
     server.copy("nova_cell1", "nova_cell0")
     run(site, *manage, "cell_v2", "map_cell0", f"--database_connection={_CELL_DATABASE % 'nova_cell0'}")
     cell = [f"--database_connection={_CELL_DATABASE % 'nova_cell1'}", f"--transport-url={_CELL_MESSAGES}"]
@@ -96,7 +96,7 @@ def _nova(site: Site, server: MariaDB) -> None:
 
 
 def run(site: Site, *command: str) -> str:
-    """Run a program of the packages to its end; return its output. ServiceUnavailable says what it said."""
+    """Run a program of the packages to its end; return its output.  Raises ServiceUnavailable with its last lines."""
     words: Sequence[str] = [str(BIN / command[0]), *command[1:]]
     environment = {"PATH": f"{BIN}:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(

@@ -9,21 +9,21 @@ from pathlib import Path
 from fpga_pool.experiments.embedded import Options, config_text
 from support.cloud.site import ADMIN, REGION, SERVICE, Site
 
-#: Where the packages have put their own files.
+#: Directory of the configuration files that the packages ship.
 _SHIPPED = Path(sys.prefix) / "etc"
-#: What pipelines a service's requests go through is the package's to say.
+#: Definitions of request pipelines, which are used as the packages ship them.
 PASTE_FILES = ("glance/glance-api-paste.ini", "neutron/api-paste.ini", "nova/api-paste.ini")
 
 
-#: Nova's files on a libvirt compute, as all that runs there sees them: disks of guests have the same names on all.
+#: Nova's state as processes on a libvirt compute see it: the disks of guests have the same paths on all computes.
 NOVA_STATE = Path("/var/lib/nova")
-#: Two guests share a pCPU that carries tiers; Nova records a new compute node with the second option.
+#: Two guests share a pCPU that carries tiers; the second option is for Nova's record of a new compute node.
 _TWO_PER_PCPU = {"cpu_allocation_ratio": 2.0, "initial_cpu_allocation_ratio": 2.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """How guests migrate to a libvirt compute: its address for them, its libvirtd, and its network namespace if any."""
+    """How guests migrate to a libvirt compute: its address, the socket of its libvirtd, and its network namespace."""
 
     address: str
     socket: Path
@@ -33,7 +33,7 @@ class Arrivals:
 def write_settings(site: Site, database_url: str, transport_url: str, arrivals: Mapping[str, Arrivals]) -> None:
     """Write every file again, so that a changed shape of the cloud or version of the packages takes effect.
 
-    `arrivals` are those of libvirt computes between which guests migrate, by host.
+    `arrivals` describes, by host, the libvirt computes between which guests migrate.
     """
     for name in PASTE_FILES:
         target = settings_file(site, name)
@@ -48,7 +48,7 @@ def write_settings(site: Site, database_url: str, transport_url: str, arrivals: 
 
 
 def write_files(site: Site, files: Mapping[str, Options]) -> None:
-    """Write configuration files, which others may not read: there are passwords in them."""
+    """Write configuration files; only their owner may read them, because they contain passwords."""
     for name, options in files.items():
         target = settings_file(site, name)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,12 +63,12 @@ def make_directories(site: Site) -> None:
 
 
 def settings_file(site: Site, name: str) -> Path:
-    """Return where configuration file is."""
+    """Return the path of a configuration file or directory."""
     return site.directory / "etc" / name
 
 
 def _arrivals_directory(site: Site) -> Path:
-    """Return where the libvirtd at each address is to be found: Nova knows the address only."""
+    """Return the directory of links to the libvirtd of each address: Nova knows only the address."""
     return site.directory / "servers" / "arrivals"
 
 
@@ -86,7 +86,7 @@ def _files(site: Site, database_url: str, transport_url: str, arrivals: Mapping[
 
 
 def account(site: Site) -> Mapping[str, object]:
-    """Return the options by which a service logs in at Keystone."""
+    """Return the options with which a service logs in to Keystone."""
     return {
         "auth_type": "password",
         "auth_url": site.endpoint("keystone"),
@@ -100,7 +100,7 @@ def account(site: Site) -> Mapping[str, object]:
 
 
 def tokens(site: Site) -> Options:
-    """Return the options by which a service checks the tokens of its callers."""
+    """Return the options with which a service checks the tokens of its callers."""
     return {
         "keystone_authtoken": {
             "www_authenticate_uri": site.endpoint("keystone"),
@@ -119,13 +119,13 @@ def _keystone(site: Site, database_url: str) -> Options:
     keys = {"key_repository": site.directory / "keys" / "fernet"}
     return {
         "database": {"connection": f"{database_url}/keystone"},
-        # Receipts are of no use here, but their keys are looked for at the start, too.
+        # Receipts are not used, but Keystone looks for their keys, too, when it starts.
         "fernet_tokens": keys,
         "fernet_receipts": keys,
         "credential": {"key_repository": site.directory / "keys" / "credential"},
-        # The passwords are random: to hash them slowly would protect nothing, and each service logs in often.
+        # The passwords are random, so slow hashing would protect nothing, and each service logs in often.
         "identity": {"password_hash_rounds": 4},
-        # Every request to another service asks about its token; one process may answer from its own memory.
+        # The token of every request to another service is validated; the single process can use a cache in memory.
         "cache": {"enabled": "true", "backend": "oslo_cache.dict"},
     }
 
@@ -161,7 +161,7 @@ def _neutron(site: Site, database_url: str, transport_url: str) -> Options:
             "core_plugin": "ml2",
             "service_plugins": "",
             "transport_url": transport_url,
-            # A port is active as soon as it is bound: there is nothing to tell Nova.
+            # A port is active as soon as it is bound, so Nova need not be notified.
             "notify_nova_on_port_status_changes": "false",
             "notify_nova_on_port_data_changes": "false",
             "rpc_workers": 0,
@@ -204,7 +204,7 @@ def _nova(site: Site, database_url: str, transport_url: str) -> Options:
         "vnc": {"enabled": "false"},
         "filter_scheduler": {
             "available_filters": ("nova.scheduler.filters.all_filters", "fpga_pool.nova_plugin.all_filters"),
-            # Ours is the first: it orders the allocations that the others choose from.
+            # Our filter is the first: it orders the allocations from which the others choose.
             "enabled_filters": "FpgaPoolSlotFilter,FpgaPoolTierFilter,ComputeFilter,ComputeCapabilitiesFilter,"
             "ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter",
             "weight_classes": "nova.scheduler.weights.all_weighers,fpga_pool.nova_plugin.all_weighers",
@@ -241,7 +241,7 @@ def _libvirt_compute(site: Site, host: str, arrivals: Arrivals | None) -> Option
     return {
         "DEFAULT": {**default, **_TWO_PER_PCPU} if site.tiers else default,
         **tiers,
-        # Emulated, so that it runs where the machine is a guest itself.
+        # Emulation, because this machine may be a virtual machine itself.
         "libvirt": {"virt_type": "qemu", "cpu_mode": "none", **migration},
         "privsep": {"helper_command": f"{helper} {files}"},
         "nova_sys_admin": {"helper_command": f"{helper} {files}"},

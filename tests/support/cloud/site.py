@@ -1,4 +1,4 @@
-"""What one cloud is made of: its directory, ports, passwords and computes, the same for the life of the directory."""
+"""The description of a cloud: directory, ports, password and computes, which last as long as the directory."""
 
 import json
 import os
@@ -12,17 +12,17 @@ from support.servers.server import free_ports
 
 REGION = "RegionOne"
 ADMIN = "admin"
-#: Role of accounts by which services call each other; Neutron lets nobody else delete the port of a virtual machine.
+#: Role of the services' accounts; Neutron lets no other account delete the port of a virtual machine.
 SERVICE = "service"
 
-#: The pool among the services.
+#: Name of the pool among the services.
 POOL = "fpga_pool"
-#: Names the directory of the cloud that is meant.
+#: Environment variable that names the directory of the cloud.
 DIRECTORY_VARIABLE = "FPGA_POOL_CLOUD_DIRECTORY"
-#: What clouds.yaml calls the cloud.
+#: Name of the cloud in clouds.yaml.
 CLOUD = "all-in-one"
 
-#: By service: its type in Keystone's catalogue, the WSGI module that is its API, and the path of its endpoint.
+#: Type in Keystone's catalogue, WSGI module of the API, and path of the endpoint, by service.
 APIS: Mapping[str, tuple[str, str, str]] = {
     "keystone": ("identity", "keystone.wsgi.api", "/v3"),
     "placement": ("placement", "placement.wsgi.api", ""),
@@ -33,16 +33,16 @@ APIS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-#: pCPUs of this machine that gangs or tiers have, if it has as many: the libvirt computes get one each in turn.
+#: Number of pCPUs for gangs or tiers, if this machine has as many; the libvirt computes share them out in turn.
 PROCESSORS = 2
 
-#: The ports of APIs, chosen before the servers choose theirs.
+#: Range of the APIs' ports, which are chosen before those of the servers.
 PORTS = range(12_000, 16_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The addresses of RabbitMQ and MariaDB are told by those."""
+    """The description of a cloud, without the addresses of RabbitMQ and MariaDB, which their servers know."""
 
     directory: Path
     ports: Mapping[str, int]
@@ -54,18 +54,18 @@ class Site:
 
     @classmethod
     def open(cls, directory: Path) -> "Site":
-        """Return the cloud that a directory holds."""
+        """Return the cloud in a directory; raise NotFound if there is none."""
         file = _file(directory)
         if not file.exists():
             raise NotFound(f"{directory} holds no cloud: start one there first")
         told = json.loads(file.read_text()) | {"directory": directory}
-        if "libvirt_compute" in told:  # it was made before there could be two
+        if "libvirt_compute" in told:  # from a version that allowed only one
             told["libvirt_computes"] = int(told.pop("libvirt_compute"))
         return cls(**told)
 
     @classmethod
     def open_or_make(cls, directory: Path, *, fake_computes: int, libvirt_computes: int, tiers: bool = False) -> "Site":
-        """Return the cloud that a directory holds, or a new one of this shape."""
+        """Return the cloud in a directory, or a new one of this shape."""
         if _file(directory).exists():
             return cls.open(directory)
         site = cls(
@@ -88,22 +88,22 @@ class Site:
 
     @property
     def fakes(self) -> list[str]:
-        """The computes whose guests are a fiction."""
+        """Names of the computes with simulated guests."""
         return [f"fake-{number}" for number in range(1, self.fake_computes + 1)]
 
     @property
     def libvirts(self) -> list[str]:
-        """The computes whose guests run, by libvirt."""
+        """Names of the computes whose guests run under libvirt."""
         return [f"libvirt-{number}" for number in range(1, self.libvirt_computes + 1)]
 
     def processors(self, host: str) -> str:
-        """Return the pCPUs of a libvirt compute that gangs or tiers have, in the syntax of nova.conf."""
+        """Return the pCPUs of a libvirt compute for gangs or tiers, in the syntax of nova.conf."""
         all_of_them = range(min(PROCESSORS, os.cpu_count() or 1))
         return ",".join(map(str, all_of_them[self.libvirts.index(host) :: len(self.libvirts)]))
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the clients of OpenStack need to know, as its administrator."""
+        """Environment variables with which OpenStack clients log in as the administrator."""
         return {
             "OS_AUTH_TYPE": "password",
             "OS_AUTH_URL": self.endpoint("keystone"),
@@ -120,7 +120,7 @@ class Site:
 
     @property
     def clouds_file(self) -> Path:
-        """The same for clients that are told a cloud by its name, CLOUD."""
+        """The file with the same settings for clients that select the cloud by its name, CLOUD."""
         return self.directory / "clouds.yaml"
 
 

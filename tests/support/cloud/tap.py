@@ -1,4 +1,4 @@
-"""Ports on one machine: each is a tap device, bound at once and anywhere, with nobody to wire it."""
+"""Ports on one machine: tap devices that are bound immediately, on any host, and that no agent needs to wire."""
 
 from neutron_lib import constants
 from neutron_lib.api.definitions import portbindings
@@ -9,15 +9,15 @@ class TapDriver(api.MechanismDriver):
     """Mechanism driver `fpga_pool_tap` of Neutron's ML2 plug-in, for clouds of one machine."""
 
     def initialize(self) -> None:
-        """Nothing has to be prepared."""
+        """Do nothing: no preparation is needed."""
 
     @property
     def connectivity(self) -> str:
-        """What a network gives to its ports."""
+        """The connectivity that a network provides to its ports."""
         return str(portbindings.CONNECTIVITY_L2)
 
     def bind_port(self, context: api.PortContext) -> None:
-        """Bind to the first segment there is."""
+        """Bind a port to the first of its segments, if any."""
         for segment in context.segments_to_bind[:1]:
             context.set_binding(
                 segment[api.ID],

@@ -1,7 +1,7 @@
 """Private RabbitMQ, MariaDB, PostgreSQL and libvirt servers, each with its own port, files and password.
 
-A system-wide instance is never touched: all state of a server lives in the directory that it is given.  PostgreSQL
-and MariaDB refuse to run as root, so root gives each server to the user that its package made.
+A system-wide instance is never touched: all state of a server is in the directory that it is given.  PostgreSQL and
+MariaDB refuse to run as root, so for root each server runs as the user that its package created.
 """
 
 from support.servers.databases import Database, MariaDB, PostgreSQL

@@ -1,4 +1,4 @@
-"""MariaDB and PostgreSQL servers that keep what they acknowledge, and hold many databases."""
+"""MariaDB and PostgreSQL servers, which make commits durable and hold many databases."""
 
 import contextlib
 import secrets
@@ -14,7 +14,7 @@ MAX_CONNECTIONS = 300
 
 
 class Database(Server):
-    """A server that holds many databases: each test takes a fresh one."""
+    """A server that holds many databases; each test uses a new one."""
 
     driver: ClassVar[str]
 
@@ -30,12 +30,12 @@ class Database(Server):
         return f"{self.url}/{name}"
 
     def drop_database(self, url: str) -> None:
-        """Remove a database that `new_database` made."""
+        """Remove a database that `new_database` created."""
         self.execute(f"DROP DATABASE {url.rpartition('/')[2]}")
 
     @abstractmethod
     def execute(self, statement: str) -> str:
-        """Run one SQL statement as the server's administrator; return what it says, one row a line."""
+        """Run one SQL statement as the server's administrator; return its output, one row per line."""
 
     def _answers(self) -> bool:
         with contextlib.suppress(ServiceUnavailable):
@@ -53,19 +53,19 @@ class MariaDB(Database):
     driver = "mysql+pymysql"
 
     def execute(self, statement: str) -> str:
-        """Run one statement as USER, who may do all."""
+        """Run one statement as USER, who has all privileges."""
         return self._client("mariadb", "--skip-column-names", f"--execute={statement}")
 
     def dump(self, names: Sequence[str]) -> str:
-        """Return these databases as statements that make them again."""
+        """Return statements that create these databases with their content."""
         return self._client("mariadb-dump", "--skip-dump-date", "--databases", *names)
 
     def load(self, statements: str) -> None:
-        """Run what `dump` returned."""
+        """Run statements that `dump` has returned."""
         self._client("mariadb", given=statements)
 
     def copy(self, source: str, target: str) -> None:
-        """Fill an empty database with what is in another."""
+        """Fill an empty database with the content of another."""
         self._client("mariadb", target, given=self._client("mariadb-dump", source))
 
     def _client(self, program: str, *options: str, given: str | None = None) -> str:
@@ -77,7 +77,7 @@ class MariaDB(Database):
         self._run(["mariadb-install-db", *options, "--auth-root-authentication-method=normal"])
         account = f"'{USER}'@'%'"
         statements = [
-            # It has no password here.
+            # This account has no password here.
             "DROP USER IF EXISTS root@localhost",
             f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{self.password}'",
             f"GRANT ALL ON *.* TO {account} WITH GRANT OPTION",
@@ -88,7 +88,7 @@ class MariaDB(Database):
         options = {
             "datadir": self.directory / "data",
             "tmpdir": self.directory,
-            "socket": "socket",  # beside the data: the longest path that a socket can have is short
+            "socket": "socket",  # relative to the data directory, because the path of a socket must be short
             "pid-file": self.directory / "server.pid",
             "init-file": self.directory / "accounts.sql",
             "bind-address": ",".join(self.addresses),
@@ -111,11 +111,11 @@ class PostgreSQL(Database):
     stop_signal = signal.SIGINT  # ends sessions; SIGTERM would wait for them
     orphan_signal = signal.SIGQUIT  # leaves no shared memory behind
     driver = "postgresql+psycopg"
-    #: Of a file of its log: where a disk is full it goes on until the next one begins.
+    #: Size of a WAL file: on a full disk, the server continues until it needs the next file.
     log_file_mb: ClassVar[int] = 16
 
     def execute(self, statement: str) -> str:
-        """Run one statement as USER, who may do all."""
+        """Run one statement as USER, who has all privileges."""
         address = [f"--host={self.addresses[0]}", f"--port={self.port}", f"--username={USER}", "--dbname=postgres"]
         command = ["psql", "--no-psqlrc", *address, "--tuples-only", "--no-align", f"--command={statement}"]
         return self._run(command, {"PGPASSWORD": self.password})

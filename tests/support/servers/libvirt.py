@@ -1,10 +1,10 @@
-"""A compute host of its own kind on this machine: libvirtd, and what is started beside it, see private files.
+"""A libvirtd with private files: it and the processes started in its namespaces form a compute host on this machine.
 
-libvirtd has the places of its files built in.  A mount namespace puts directories of ours there, so neither a libvirtd
-of the machine nor its guests are touched, and hooks can be installed where an operator installs them.
+The paths of libvirtd's files are compiled in.  A mount namespace puts private directories there, so that a libvirtd of
+this machine and its guests are not touched, and hooks are installed where an operator installs them.
 
-One that is given a name of its own is another host to libvirt, to and from which guests migrate: it has a UUID, and
-control groups and network devices of its own, in namespaces too.
+A libvirtd with its own name is another host for libvirt, to and from which guests can migrate.  It has its own UUID,
+and its own control groups and network devices, also in namespaces.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from fpga_pool.model.exceptions import ServiceUnavailable
 from support.servers.own_host import ALONE, CGROUPS, OwnHost
 from support.servers.server import Server
 
-#: Our directories by the place where the host sees them.
+#: Private directories by the path at which the host sees them.
 PLACES: Mapping[str, str] = {
     "/etc/libvirt": "etc",
     "/var/lib/libvirt": "lib",
@@ -28,16 +28,16 @@ PLACES: Mapping[str, str] = {
     "/var/log/libvirt": "logs",
     "/etc/fpga_pool": "etc-pool",
     "/run/fpga_pool": "run-pool",
-    # Where guests migrate their disks are in the same place on all hosts.
+    # When guests migrate, their disks must have the same path on all hosts.
     "/var/lib/nova": "nova",
 }
 
-#: Where version 2 is mounted beside version 1.
+#: Mount point of version 2 of control groups beside version 1.
 UNIFIED = "unified"
-#: The controllers of version 1 that tiers of guests need, each a directory of its own.
+#: The controllers that the tiers of guests need; in version 1 each has its own directory.
 CONTROLLERS = ("cpu", "cpuacct", "cpuset")
 
-#: Guests run as root, logged without another daemon: it works inside a container, too.
+#: Guests run as root, and are logged without another daemon, so this also works inside a container.
 QEMU = """\
 user = "root"
 group = "root"
@@ -46,7 +46,7 @@ stdio_handler = "file"
 namespaces = []
 cgroup_controllers = {controllers}
 """
-#: Guests do not migrate between hosts that have the same UUID; that of this machine may not be its own.
+#: Guests do not migrate between hosts with the same UUID; the UUID of this machine may not be unique.
 LIBVIRTD = """\
 auth_unix_ro = "none"
 auth_unix_rw = "none"
@@ -57,7 +57,7 @@ host_uuid = "{uuid}"
 class Libvirt(Server):
     """A libvirtd for emulated guests; only root can start it.
 
-    With `own_name` it is called so, and is another host than this machine, see OwnHost.
+    With `own_name`, this is the host name, and it is another host than this machine, see OwnHost.
     """
 
     name = "libvirt"
@@ -75,51 +75,51 @@ class Libvirt(Server):
 
     @staticmethod
     def control_groups() -> tuple[str, ...]:
-        """Return the controllers that guests are put under: all that tiers need, or none where one is not to be had."""
+        """Return the controllers for guests: all that tiers need, or none if one of them is not available."""
         alone = CGROUPS / "cgroup.subtree_control"
         if not alone.exists():
             return CONTROLLERS if all(os.access(CGROUPS / name, os.W_OK) for name in CONTROLLERS) else ()
         try:
             alone.write_text("+cpu +cpuset")  # groups of version 2 always have the accounting
-        except OSError:  # it is not root's, or, in a container, the group of its processes
+        except OSError:  # root may not write here, or, in a container, the group itself has processes
             return ()
         return CONTROLLERS
 
     @property
     def url(self) -> str:
-        """What those inside connect to."""
+        """URL for clients inside the namespaces."""
         return "qemu:///system"
 
     @property
     def entrance(self) -> list[str]:
-        """The words before a command that make it see what libvirtd sees."""
+        """The words before a command that make it enter the namespaces of libvirtd."""
         spaces = {"mount": "mnt", "uts": "uts", "cgroup": "cgroup"}
         return ["nsenter", *(f"--{word}=/proc/{self._process.pid}/ns/{name}" for word, name in spaces.items()), "--"]
 
     @property
     def own_host(self) -> OwnHost | None:
-        """What makes it another host; None = it is this machine."""
+        """The separate host on which it runs; None if it runs on this machine itself."""
         if not self._own_name:
             return None
         hierarchies = list(self.control_groups())
         if hierarchies and (CGROUPS / "cgroup.controllers").exists():
             hierarchies = [ALONE]
-        elif hierarchies and (CGROUPS / UNIFIED).is_dir():  # libvirt uses it beside those of version 1, too
+        elif hierarchies and (CGROUPS / UNIFIED).is_dir():  # libvirt also uses it, besides those of version 1
             hierarchies.append(UNIFIED)
         return OwnHost(name=self._own_name, number=self.port, hierarchies=hierarchies)
 
     @property
     def socket(self) -> Path:
-        """Where it is reached from everywhere on this machine."""
+        """The socket of libvirtd, reachable from all namespaces of this machine."""
         return self.directory / PLACES["/run/libvirt"] / "libvirt-sock"
 
     @property
     def host_name(self) -> str:
-        """What libvirt calls this machine."""
+        """libvirt's name of this host."""
         return self._virsh("hostname").strip()
 
     def install_hook(self, hook: Path, name: str) -> None:
-        """Have libvirt ask a program about guests that start and end, unless it does already."""
+        """Install a hook for guests that start and end, unless it is already installed."""
         installed = self.directory / "etc" / "hooks" / "qemu.d" / name
         if installed.exists():
             return
@@ -129,7 +129,7 @@ class Libvirt(Server):
         self.restart()  # it looks for hooks when it starts
 
     def restart(self) -> None:
-        """End libvirtd and start it again to outlive this process; guests run on."""
+        """Restart libvirtd so that it outlives this process; its guests keep running."""
         super().stop()
         self.start(keep=True)
 

@@ -1,7 +1,8 @@
-"""What makes processes of this machine those of another host: a name, network devices and control groups of their own.
+"""Makes processes of this machine those of another host, with their own name, network devices and control groups.
 
-The namespaces of network devices and control groups have names, so that they outlive their processes: what these have
-made is there when they start again.  A cable of two devices leads to the network namespace from this machine.
+The namespaces of network devices and control groups have names, so that they outlive their processes.  What the
+processes created is still there when they start again.  A cable of two devices connects the network namespace to this
+machine.
 """
 
 import contextlib
@@ -17,61 +18,61 @@ from fpga_pool.model.exceptions import ServiceUnavailable
 from support.servers.process import find_program
 
 COMMAND_TIMEOUT_S = 120.0
-#: Addresses for tests of networks (RFC 2544): nobody has them.
+#: Addresses for tests of networks (RFC 2544), which are not used elsewhere.
 NETWORK = IPv4Address("198.18.0.0")
-#: Of each host: that of its network, one for each end of the cable, and that of all.
+#: Number of addresses per host: the network, the two ends of the cable, and broadcast.
 ADDRESSES = 4
-#: What the cable is called inside.
+#: Name of the cable inside the namespace.
 CABLE = "cable"
 
 CGROUPS = Path("/sys/fs/cgroup")
-#: The hierarchy of version 2 where there is no other.
+#: The hierarchy of version 2 if there is no other.
 ALONE = "."
-#: What a new control group of `cpuset` has to be told before anybody can be in it.
+#: Files that must be written in a new control group of `cpuset` before it can have processes.
 _CPUSET = ("cpuset.cpus", "cpuset.mems")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnHost:
-    """One host; `number`, below 32,768, is nobody else's on this machine."""
+    """One host; `number`, below 32,768, must be unique on this machine."""
 
     name: str
     number: int
-    #: Those of control groups in which it has groups of its own.
+    #: Hierarchies of control groups in which it has its own groups.
     hierarchies: Sequence[str]
 
     @property
     def label(self) -> str:
-        """What its network namespace, its control groups, and this machine's end of the cable are called."""
+        """Name of its network namespace, its control groups, and this machine's end of the cable."""
         return f"fpga-{self.number}"
 
     @property
     def outer_address(self) -> str:
-        """Where this machine is for those inside."""
+        """Address of this machine as seen from the host."""
         return str(NETWORK + self.number * ADDRESSES + 1)
 
     @property
     def address(self) -> str:
-        """Where those inside are for this machine."""
+        """Address of the host as seen from this machine."""
         return str(NETWORK + self.number * ADDRESSES + 2)
 
     @property
     def network(self) -> Path:
-        """The network namespace."""
+        """Path of the network namespace."""
         return Path("/run/netns") / self.label
 
     @property
     def control_groups(self) -> Path:
-        """The namespace of control groups."""
+        """Path of the namespace of control groups."""
         return Path("/run") / f"{self.label}.cgroup"
 
     def _within(self, hierarchy: str) -> Path:
-        """Return the group of its processes that are no guests: a group of version 2 has processes or groups."""
+        """Return the group of its processes other than guests: in version 2, a group has either processes or groups."""
         group = CGROUPS / hierarchy / self.label
         return group / "processes" if hierarchy == ALONE else group
 
     def make(self) -> None:
-        """Make what is not there yet."""
+        """Create whatever does not exist yet."""
         if not self.network.exists():
             _ip("netns", "add", self.label)
             _ip("link", "add", self.label, "type", "veth", "peer", "name", CABLE, "netns", self.label)
@@ -92,10 +93,10 @@ class OwnHost:
             _run("sh", "-c", f"{joins}exec unshare --cgroup={self.control_groups} true")
 
     def remove(self) -> None:
-        """Remove all of it; its processes have ended."""
+        """Remove everything; its processes must have ended."""
         if self.network.exists():
             _ip("netns", "delete", self.label)
-        # The device goes with the namespace, a little later.
+        # The device disappears with the namespace, but a little later.
         with contextlib.suppress(ServiceUnavailable):
             _ip("link", "delete", self.label)
         with contextlib.suppress(ServiceUnavailable):
@@ -103,17 +104,17 @@ class OwnHost:
         self.control_groups.unlink(missing_ok=True)
         for hierarchy in self.hierarchies:
             for group, _, _ in os.walk(CGROUPS / hierarchy / self.label, topdown=False):
-                with contextlib.suppress(OSError):  # somebody is left in it
+                with contextlib.suppress(OSError):  # it still has a process
                     Path(group).rmdir()
 
     def command(self, script: str, directory: Path) -> list[str]:
-        """Return the command that runs a script of the shell there, which ends with `exec`, in a mount namespace.
+        """Return the command that runs a shell script on the host, in a mount namespace; the script ends with `exec`.
 
-        `directory` is any that is there and not used.
+        `directory` must exist, and must not be used for anything else.
         """
         joins = [f"echo $$ > {self._within(each)}/cgroup.procs" for each in self.hierarchies]
         kept = shlex.quote(str(directory))
-        # The devices in /sys are those of the namespace in which it is mounted.
+        # sysfs shows the devices of the network namespace in which it was mounted.
         mounts = [
             f"mount --rbind {CGROUPS} {kept}",
             "mount -t sysfs sysfs /sys",

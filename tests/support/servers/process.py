@@ -1,4 +1,4 @@
-"""One process of a server: it dies with us unless it is to be kept, and is found again by its pid file."""
+"""One process of a server.  It ends with this process unless it is to be kept, and is found by its pid file."""
 
 import contextlib
 import os
@@ -15,15 +15,15 @@ from pathlib import Path
 END_TIMEOUT_S = 180.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
-#: Where Debian and Ubuntu put programs that are not on every PATH.
+#: Directories in which Debian and Ubuntu put programs that are not on every PATH.
 _DIRECTORIES = ("/usr/sbin", "/usr/bin", "/usr/lib/postgresql/*/bin")
 
-#: Linux takes the thread that forked for the parent, and tells the child of its death: this one lives as long as we.
+#: To Linux, the parent is the thread that forked, and its end triggers the signal; this thread lives as long as we do.
 _forker = ThreadPoolExecutor(1, "servers")
 
 
 def find_program(name: str) -> str | None:
-    """Return the path of a program; of several versions the newest."""
+    """Return the path of a program, of the newest version if there are several; None if it is not installed."""
     if found := shutil.which(name):
         return found
     places = [str(place) for pattern in _DIRECTORIES for place in _newest_first(pattern)]
@@ -40,7 +40,7 @@ def _newest_first(pattern: str) -> list[Path]:
 def spawn(
     command: Sequence[str], log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own, so that an interrupt at our terminal is not for it."""
+    """Start a process in its own session, so that an interrupt at our terminal does not reach it."""
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -62,14 +62,14 @@ def dies_with_us(
 ) -> list[str]:
     """Return a command that gets `orphan_signal` when the thread that starts it ends; `options` are setpriv's.
 
-    Linux sends nothing if we are dead before the child has asked for it: the child looks who its parent is then.
+    Linux sends no signal if we die before the child has requested it, so the child then checks who its parent is.
     """
     signalled = ["setpriv", *options, f"--pdeathsig={orphan_signal.name.removeprefix('SIG')}"]
     return [*signalled, "sh", "-c", 'test $PPID = "$0" && exec "$@"', str(os.getpid()), *command]
 
 
 def as_user(user: str, command: Sequence[str], *, orphan_signal: signal.Signals | None = None) -> list[str]:
-    """Return a command that runs as `user` if we are root, else as we do; `orphan_signal` is sent when we die."""
+    """Return a command that runs as `user` if we are root, else as our user; `orphan_signal` is sent when we die."""
     options = []
     if os.geteuid() == 0:
         entry = pwd.getpwnam(user)
@@ -81,20 +81,20 @@ def as_user(user: str, command: Sequence[str], *, orphan_signal: signal.Signals 
 
 
 class Process:
-    """A process that this or an earlier run of ours started; `file` holds its number and when it was born."""
+    """A process that this run or an earlier one started; `file` has its process ID and the time of its start."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        """Start it, and note who it is."""
+        """Start it, and record its process ID and start time."""
         self._child = spawn(command, log, cwd=log.parent, env=environment)
         self.file.write_text(f"{self._child.pid} {born(self._child.pid)}")
 
     @property
     def pid(self) -> int | None:
-        """Its number while it lives; the time of its birth tells it from a later process of the same number."""
+        """Its process ID while it lives; the start time distinguishes it from a later process with the same ID."""
         if self._child is not None and self._child.poll() is not None:
             return None
         with contextlib.suppress(FileNotFoundError):
@@ -104,9 +104,9 @@ class Process:
         return None
 
     def end(self, sign: signal.Signals) -> None:
-        """Send a signal that ends it, and wait until it and its children are gone; what does not go in time is killed.
+        """Send a signal that ends it, and wait until it and its children are gone; kill those that do not end in time.
 
-        PostgreSQL's children outlive a killed parent by a moment, and refuse another the directory until they are gone.
+        PostgreSQL's children outlive a killed parent for a moment, and block its directory until they are gone.
         """
         with contextlib.ExitStack() as closed:
             watched = []
@@ -124,14 +124,14 @@ class Process:
             self._child.wait(END_TIMEOUT_S)
 
     def stall(self) -> None:
-        """Stop it and its children in their tracks; return when no thread runs any more."""
+        """Stall it and its children; return when none of their threads runs any more."""
         self._signal_family(signal.SIGSTOP)
         end_s = time.monotonic() + END_TIMEOUT_S
         while any(not _is_stalled(member) for member in self._family()) and time.monotonic() < end_s:
             time.sleep(0.005)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume it and its children."""
         self._signal_family(signal.SIGCONT)
 
     def _family(self) -> list[int]:
@@ -145,7 +145,7 @@ class Process:
 
 
 def _all_ended(processes: Sequence[int]) -> bool:
-    """Wait until none of them runs; False if one still does after END_TIMEOUT_S."""
+    """Wait until all processes have ended; return False if one still runs after END_TIMEOUT_S."""
     end_s = time.monotonic() + END_TIMEOUT_S
     return all(select.select([each], [], [], max(end_s - time.monotonic(), 0.0))[0] for each in processes)
 
@@ -162,7 +162,7 @@ def _is_stalled(pid: int) -> bool:
 
 
 def _stat(process: Path) -> list[str]:
-    """Return the fields of /proc/PID/stat from the third one, the state, on (proc(5)); nothing if it is gone."""
+    """Return the fields of /proc/PID/stat from the third one, the state, on (proc(5)); empty if the process is gone."""
     try:
         return (process / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -170,14 +170,14 @@ def _stat(process: Path) -> list[str]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that it started and that still live."""
+    """Return the children of a process that still live."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
 
 
 def processes_naming(text: str) -> dict[int, str]:
-    """Return the processes whose command line holds a text, with that line."""
+    """Return the processes whose command line contains a text, with that line."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
@@ -186,11 +186,11 @@ def processes_naming(text: str) -> dict[int, str]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return how much memory a process has now."""
+    """Return the resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return 1024 * int(status.split("VmRSS:")[1].split()[0])
 
 
 def cpu_s(pid: int) -> float:
-    """Return how much time of the processors all threads of a process have had."""
+    """Return the processor time that all threads of a process have used."""
     return sum(map(int, _stat(Path(f"/proc/{pid}"))[11:13])) / _TICKS_PER_S

@@ -1,4 +1,4 @@
-"""A RabbitMQ node of its own name, with an epmd and a cookie of its own."""
+"""A RabbitMQ node with its own name, epmd and cookie."""
 
 import base64
 import hashlib
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 PROBE_TIMEOUT_S = 5.0
 
-#: AMQP 0-9-1, section 4.2.2: what a client says first; a server that is ready answers with a method frame (type 1).
+#: AMQP 0-9-1, section 4.2.2: the first bytes of a client; a server that is ready answers with a method frame (type 1).
 HELLO = b"AMQP\x00\x00\x09\x01"
 METHOD_FRAME = b"\x01"
 
-#: Of epmd and of the node's own tools.
+#: Ports of epmd and of the node's own tools.
 OTHER_PORTS = range(16_000, 20_000)
 
 
@@ -34,7 +34,7 @@ class RabbitMQ(Server):
     name = "rabbitmq"
     package = "rabbitmq-server"
     package_user = "rabbitmq"
-    #: The program of this name on the PATH is a wrapper that insists on the system's own files.
+    #: The full path, because the program of this name on the PATH is a wrapper that insists on the system's own files.
     programs = ("/usr/lib/rabbitmq/bin/rabbitmq-server", "epmd")
 
     def __init__(self, directory: Path, addresses: Sequence[str] = ("127.0.0.1",)) -> None:
@@ -43,7 +43,7 @@ class RabbitMQ(Server):
 
     @property
     def url(self) -> str:
-        """For `transport_url` of oslo.messaging."""
+        """Value for `transport_url` of oslo.messaging."""
         return f"rabbit://{USER}:{self.password}@{self.addresses[0]}:{self.port}/"
 
     def account(self, user: str) -> str:
@@ -51,7 +51,7 @@ class RabbitMQ(Server):
         return self.url.replace(f"//{USER}:", f"//{user}:")
 
     def provide_accounts(self, accounts: "Mapping[str, Permissions]", exchange: str) -> None:
-        """Make accounts with the permissions that processes of the pool need; those of the same name are replaced."""
+        """Create accounts with the permissions that processes of the pool need, replacing those of the same name."""
         salt = secrets.token_bytes(4)
         digest = base64.b64encode(salt + hashlib.sha256(salt + self.password.encode()).digest()).decode()
         at = {"vhost": "/"}
@@ -78,7 +78,7 @@ class RabbitMQ(Server):
         self._run(["/usr/lib/rabbitmq/bin/rabbitmqctl", "import_definitions", str(file)])
 
     def stop(self) -> None:
-        """End the node, then its epmd."""
+        """Stop the node, then its epmd."""
         super().stop()
         self._epmd.end(signal.SIGTERM)
 
@@ -87,7 +87,7 @@ class RabbitMQ(Server):
         self._write("ports", "{} {}".format(*free_ports(2, OTHER_PORTS)))
 
     def _ports(self) -> tuple[int, int]:
-        """Return the port of epmd, and the node's for its own tools."""
+        """Return the port of epmd, and the port of the node for its own tools."""
         epmd, distribution = (self.directory / "ports").read_text().split()
         return int(epmd), int(distribution)
 
@@ -97,7 +97,7 @@ class RabbitMQ(Server):
             "ERL_EPMD_PORT": str(epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_CRASH_DUMP_SECONDS": "0",
-            # Makes the script become the node, so that signals meet the node.
+            # Makes the script become the node by `exec`, so that signals reach the node.
             "RUNNING_UNDER_SYSTEMD": "true",
             "RABBITMQ_NODENAME": "fpga_pool@localhost",
             "RABBITMQ_DIST_PORT": str(distribution_port),
@@ -108,7 +108,7 @@ class RabbitMQ(Server):
             "RABBITMQ_MNESIA_BASE": str(self.directory / "mnesia"),
             "RABBITMQ_LOG_BASE": str(self.directory / "logs"),
             "RABBITMQ_PID_FILE": str(self.directory / "node.pid"),
-            # No spinning for work: the cores are shared with what is tested.
+            # Schedulers do not spin while they wait for work: the cores are shared with the tested programs.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}"
             " +sbwt none +sbwtdcpu none +sbwtdio none",
         }
@@ -118,7 +118,7 @@ class RabbitMQ(Server):
         account = [f"default_user = {USER}", f"default_pass = {self.password}"]
         self._write("rabbitmq.conf", "\n".join([*listeners, *account, ""]))
         if self._epmd.pid is None:
-            # Started by the node, it would leave for the background and stay there.
+            # If the node started it, it would become a daemon, and would not end with us.
             self._spawn(self._epmd, ["epmd", "-address", "127.0.0.1"], keep)
             self._wait_for_epmd()
         self._spawn(self._process, [self.programs[0]], keep)

@@ -1,4 +1,4 @@
-"""What the private servers have in common: a directory, a port, a password, a life."""
+"""Common parts of the private servers: directory, port, password, start and end."""
 
 import json
 import os
@@ -21,10 +21,10 @@ from support.servers.process import Process, as_user, find_program
 
 START_TIMEOUT_S = 240.0
 COMMAND_TIMEOUT_S = 120.0
-#: How often a starting server is asked whether it answers.
+#: Interval of checks whether a starting server answers.
 POLL_INTERVAL_S = 0.1
 
-#: The ports of servers; a server's other ports, and those of other programs, are not among them.
+#: Range of the servers' main ports; neither other ports of a server nor those of other programs are in it.
 PORTS = range(20_000, 32_000)
 
 #: The account of every server.
@@ -32,18 +32,18 @@ USER = "fpga_pool"
 
 
 class Server(ABC):
-    """One server; start it, stop it, hurt it and start it again on the same files and port.
+    """One server, which can be stopped, killed or stalled, and started again with the same files and port.
 
-    It dies with this process, unless started with `keep=True`; another process finds it again by its directory.
-    `addresses` are what it listens on; the first one is in its URL.
+    It ends with this process, unless started with `keep=True`; another process finds it by its directory.
+    `addresses` are those on which it listens; the first one is in its URL.
     """
 
     name: ClassVar[str]
-    #: What to install, and the user that it makes.
+    #: The package to install, and the user that it creates.
     package: ClassVar[str]
     package_user: ClassVar[str]
     programs: ClassVar[tuple[str, ...]]
-    #: What ends it in order, and what ends it when we are gone.
+    #: The signals that stop it gracefully, and that end it when this process is gone.
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     orphan_signal: ClassVar[signal.Signals] = signal.SIGKILL
 
@@ -54,18 +54,18 @@ class Server(ABC):
 
     @classmethod
     def missing(cls) -> str | None:
-        """Say which package to install, if a program of the server is missing on this machine."""
+        """Return which package to install if a program of the server is missing on this machine; None if none is."""
         absent = [program for program in cls.programs if find_program(program) is None]
         return f"{cls.name} needs {', '.join(absent)}: install the package {cls.package}" if absent else None
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """What a client connects to."""
+        """URL for clients."""
 
     @property
     def port(self) -> int:
-        """The port it listens on, the same for the life of its directory."""
+        """The port on which it listens, the same while its directory exists."""
         return int(self._identity["port"])
 
     @property
@@ -75,23 +75,23 @@ class Server(ABC):
 
     @property
     def log(self) -> Path:
-        """What the server says."""
+        """The log file of the server."""
         return self.directory / "log"
 
     @property
     def pid(self) -> int | None:
-        """The number of its process while it is there."""
+        """Its process ID while it lives."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether its process is there, stalled or not."""
+        """Whether its process exists, stalled or not."""
         return self.pid is not None
 
-    # Life and death --------------------------------------------------------------------------------------------
+    # Start and end ---------------------------------------------------------------------------------------------
 
     def start(self, *, keep: bool = False) -> Self:
-        """Start, and return when it answers; with `keep` it outlives this process."""
+        """Start it, and wait until it answers; with `keep` it outlives this process."""
         if problem := self.missing():
             raise ServiceUnavailable(problem)
         if not self.running:
@@ -101,20 +101,20 @@ class Server(ABC):
         return self
 
     def stop(self) -> None:
-        """End it in order, as an operator does."""
+        """Stop it gracefully, as an operator does."""
         self.resume()
         self._process.end(self.stop_signal)
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill it, as in a crash."""
         self._process.end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Stall it: connections stay, nothing answers."""
+        """Stall it: its connections stay open, but it does not answer."""
         self._process.stall()
 
     def resume(self) -> None:
-        """Let a stalled server go on."""
+        """Resume it after `pause`."""
         self._process.resume()
 
     def __enter__(self) -> Self:
@@ -123,11 +123,11 @@ class Server(ABC):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # What each kind does its own way ---------------------------------------------------------------------------
+    # Implemented by each kind ----------------------------------------------------------------------------------
 
     @abstractmethod
     def _initialise(self) -> None:
-        """Fill a new directory."""
+        """Write the files of a new directory."""
 
     @abstractmethod
     def _launch(self, keep: bool) -> None:
@@ -135,7 +135,7 @@ class Server(ABC):
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Say whether a client would be served."""
+        """Return whether a client would be served."""
 
     # Files -----------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Server(ABC):
     def _run(
         self, command: Sequence[str], environment: Mapping[str, str] | None = None, *, given: str | None = None
     ) -> str:
-        """Run a program of the server's package to its end on what it is given; return what it prints."""
+        """Run a program of the server's package with `given` as its input; return its output."""
         done = subprocess.run(
             as_user(self.package_user, command),
             cwd=self.directory,
@@ -216,18 +216,19 @@ class Server(ABC):
 
 
 def free_port() -> int:
-    """Return a port that stays free while its server is down: below those that the kernel gives to clients."""
+    """Return a port that stays free while its server is down: it is below the kernel's range for clients."""
     return free_ports(1)[0]
 
 
-#: The last that this process was given: servers of one test must not get the same before either listens.
+#: The ports that this process got most recently: two servers must not get the same port before either listens.
 _GIVEN: deque[int] = deque(maxlen=1000)
 
 
 def free_ports(count: int, among: range = PORTS) -> list[int]:
-    """Return several, all different; programs that choose theirs before others listen take them `among` others.
+    """Return several different ports; programs that choose ports before others listen must use another range, `among`.
 
-    Each worker of pytest-xdist has ports of its own: what another one was given may not listen yet, or not just now.
+    Each worker of pytest-xdist has its own ports, because a server with a port from another worker may not listen yet,
+    or may be down at the moment.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     among = among[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]

@@ -1,7 +1,7 @@
 """All cases of the testbed, and their predicted makespans by the fluid model.
 
-The two experiments of the paper and one where rate control decides.  Predictions are planned makespans, the optimum,
-and the cost of letting TCP compete.
+The cases are the two experiments of the paper, and one in which rate control is decisive.  Predictions are the planned
+makespans, the optimum, and the cost of letting TCP flows compete.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ JOBS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nic:
-    """A host's cable to the switch; bits per second on the wire."""
+    """A host's cable to the switch; rates are bits per second on the wire."""
 
     host: str
     egress_bps: float
@@ -40,7 +40,7 @@ COMPETITION = Case(
     ingress_bps=(GBPS, GBPS / 2),
 )
 
-#: Every case, by name, and those whose first plan runs without rate control too.
+#: Every case, by name, and the names of those whose first policy is also run without rate control.
 CASES: Mapping[str, Case] = {case.name: case for case in (WORDCOUNT, DNN, COMPETITION)}
 UNCONTROLLED = frozenset({COMPETITION.name})
 
@@ -56,7 +56,7 @@ def responders(case: Case) -> tuple[str, ...]:
 
 
 def patience_s(case: Case) -> float:
-    """Return the time after which a run has gone wrong: everything one after the other, several times over."""
+    """Return the time limit of a run: several times the duration if everything happened one after the other."""
     alone_s = (8 * size / (GOODPUT * min(case.ingress_bps)) + case.time.seconds(size) for size in case.input_bytes)
     return 60.0 + 3.0 * sum(alone_s)
 
@@ -81,26 +81,26 @@ def scaled(case: Case, factor: float) -> Case:
 
 # ---- Predictions
 
-#: Shares closer than this, relatively, are equal.
+#: Relative difference below which shares are equal.
 _EQUAL = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """One policy on one case."""
+    """The prediction for one policy on one case."""
 
     plan: BatchPlan
-    #: Makespan of the same places and queues without rate limits on the flows.
+    #: Makespan of the same placement and order without rate limits on the flows.
     uncontrolled_s: float
 
     @property
     def makespan_s(self) -> float:
-        """Makespan of the plan as it is meant."""
+        """Makespan of the plan with rate control."""
         return self.plan.makespan_s
 
 
 def predict(case: Case, policy: str) -> Prediction:
-    """Return what a policy would do."""
+    """Return the prediction for a policy."""
     problem = case.problem()
     plan = planned(case, policy)
     queue: Ints = np.argsort(plan.start_s, kind="stable")
@@ -109,7 +109,7 @@ def predict(case: Case, policy: str) -> Prediction:
 
 
 def optimum_s(problem: BatchProblem) -> float:
-    """Return the shortest makespan of all placements and orders, by trying every one; for a handful of jobs."""
+    """Return the shortest makespan of all placements and orders, by trying all of them; for few jobs only."""
     bound_s = lower_bound(problem).seconds
     best_s = np.inf
     for place in product(range(problem.accelerators), repeat=problem.jobs):
@@ -132,7 +132,7 @@ def _makespan_s(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s
 
 
 def competing_arrivals_s(problem: BatchProblem, accelerator: Ints) -> Floats:
-    """Return (J,) when each input has arrived if all are sent from their release on and share links as TCP does."""
+    """Return (J,) the arrival times of the inputs if all are sent from their release on and share links as TCP does."""
     responder = problem.responder[accelerator]
     left_bits = np.where(moves_over_network(problem, accelerator), 8.0 * problem.input_bytes, 0.0)
     arrived_s, now_s = np.array(problem.release_s), 0.0
@@ -153,7 +153,7 @@ def competing_arrivals_s(problem: BatchProblem, accelerator: Ints) -> Floats:
 
 
 def fair_rates_bps(egress_bps: Floats, ingress_bps: Floats, requester: Ints, responder: Ints) -> Floats:
-    """Return (F,) max-min fair rates: all grow together, and a flow stops where it meets a link that is full.
+    """Return (F,) max-min fair rates: all grow together, and a flow stops growing when one of its links is full.
 
     `requester` and `responder` are (F,), the two links of each flow.
     """
@@ -171,7 +171,7 @@ def fair_rates_bps(egress_bps: Floats, ingress_bps: Floats, requester: Ints, res
 
 
 def _share_bps(limit_bps: Floats, link: Ints, rate_bps: Floats, growing: NDArray[np.bool_]) -> Floats:
-    """Return, per link, by how much each growing flow on it may still grow; inf where there is none."""
+    """Return, per link, how much each of its growing flows can still grow; inf if it has none."""
     left_bps = limit_bps - np.bincount(link, rate_bps, len(limit_bps))
     flows = np.bincount(link[growing], minlength=len(limit_bps))
     share_bps = np.full(len(limit_bps), np.inf)

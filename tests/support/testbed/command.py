@@ -1,4 +1,4 @@
-"""`fpga-pool-sim testbed`."""
+"""The command `fpga-pool-sim testbed`."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ POLICIES = "makespan,sjf,ljf"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the options."""
+    """Add the options."""
     cases, known = ", ".join(CASES), ", ".join(policy_names("batch"))
     parser.add_argument(
         "--case", action="append", choices=CASES, metavar="NAME", help=f"may be given again (default: all): {cases}"
@@ -28,20 +28,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policies",
         default=POLICIES,
         metavar="NAMES",
-        help=f"who plans, the one to compare with the others first (default: %(default)s): {known}",
+        help=f"policies to run; the others are compared with the first (default: %(default)s): {known}",
     )
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each (default: 1)")
     parser.add_argument(
         "--control",
         choices=[str(Control.TC), str(Control.PACING)],
         default=str(Control.TC),
-        help="who holds flows to their rates: the requesters' agents or the senders (default: %(default)s)",
+        help="what limits the rates of flows: tc = the requesters' agents, pacing = the senders (default: %(default)s)",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="save the result and the logs of the pool's processes")
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
-    """Run the cases; return what `report.show` shows."""
+    """Run the cases; return the data for `report.show`."""
     if arguments.runs < 1:
         raise InvalidInput(f"--runs: expected 1 or more, got {arguments.runs}")
     policies = arguments.policies.split(",")

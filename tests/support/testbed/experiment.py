@@ -1,4 +1,4 @@
-"""A case under several policies, with and without rate control: what fluid says and what the testbed shows."""
+"""A case under several policies, with and without rate control: predictions of the fluid model and measurements."""
 
 import contextlib
 import shutil
@@ -19,21 +19,21 @@ from support.testbed.measure import Control, Run, make_inputs, measure
 from support.testbed.network import Network, missing, switched_network
 from support.testbed.pool import Servers, running_pool
 
-#: Where files are memory: disks of test machines do not keep up with 1.5 Gbit/s.
+#: A directory in memory, since disks of test machines cannot keep up with 1.5 Gbit/s.
 _MEMORY = Path("/dev/shm")
-#: Inputs twice, at their requesters and in the spools; and what the pool and its servers keep.
+#: Copies of the inputs, at their requesters and in the spools; and space for the pool and its servers.
 _COPIES, _ROOM_BYTES = 2, 1 << 30
 _PREFIX = "fpga-pool-testbed-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Everything that is known of a case."""
+    """All results of a case."""
 
     case: Case
     lower_bound_s: float
     optimum_s: float
-    #: Of each policy and control that was run, in that order.
+    #: The variants that were run, in that order.
     variants: tuple["Variant", ...]
 
 
@@ -48,7 +48,7 @@ class Variant:
 
     @property
     def fluid_s(self) -> float:
-        """What fluid says of it."""
+        """Makespan that the fluid model predicts."""
         return self.prediction.uncontrolled_s if self.control is Control.NONE else self.prediction.makespan_s
 
     @property
@@ -58,7 +58,7 @@ class Variant:
 
 
 def what_is_missing() -> str | None:
-    """Say what keeps this machine from running the testbed; None if nothing is known to."""
+    """Return what keeps this machine from running the testbed; None if nothing is known to be missing."""
     return missing() or RabbitMQ.missing() or MariaDB.missing()
 
 
@@ -70,7 +70,7 @@ def compare(
     logs: Path | None = None,
     on_run: Callable[[Run], None] = lambda _: None,
 ) -> Comparison:
-    """Run a case; the first policy is ours, and where the case says so it runs without rate control too.
+    """Run a case under each policy; for some cases the first policy, which is ours, is also run without rate control.
 
     The logs of the pool's processes are copied to the directory `logs`.
     """
@@ -101,7 +101,7 @@ def compare(
 def _measure(
     case: Case, wanted: Sequence[tuple[str, Control]], logs: Path | None, on_run: Callable[[Run], None]
 ) -> list[Run]:
-    """Run every variant in turn; one pool serves those that want the same egress driver."""
+    """Run every variant in turn; variants with the same egress driver share a pool."""
     measured = []
     with _workplace(case, logs) as directory, switched_network(nics(case)) as network:
         inputs = make_inputs(case, directory / "inputs")
@@ -125,7 +125,7 @@ def _servers(directory: Path, network: Network) -> Iterator[Servers]:
 
 @contextlib.contextmanager
 def _workplace(case: Case, logs: Path | None) -> Iterator[Path]:
-    """Yield a directory for all files, in memory where that has room; save the logs at its end."""
+    """Yield a directory for all files, in memory if there is enough room; save the logs at its end."""
     needed_bytes = _COPIES * sum(case.input_bytes) + _ROOM_BYTES
     remove_left_over()
     in_memory = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= needed_bytes
@@ -145,10 +145,10 @@ def _locked(directory: Path) -> TextIO:
 
 
 def remove_left_over() -> None:
-    """Remove the files of experiments that were killed: nobody locks them any more."""
+    """Remove the files of experiments that were killed: their locks are free."""
     for place in (_MEMORY, Path(tempfile.gettempdir())):
         for directory in place.glob(f"{_PREFIX}*"):
-            # One without a lock is about to be locked by whoever has just made it.
+            # A directory without a lock file has just been created, and is about to be locked.
             if (directory / "lock").exists():
                 with contextlib.suppress(ServiceUnavailable, OSError), _locked(directory):
                     shutil.rmtree(directory, ignore_errors=True)

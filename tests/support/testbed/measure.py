@@ -28,24 +28,24 @@ _BLOCK_BYTES = 1 << 20
 
 
 class Control(StrEnum):
-    """Who holds the flows to the plan's rates."""
+    """What limits the flows to the plan's rates."""
 
     #: The requester's agent, by HTB classes at its NIC.
     TC = "tc"
-    #: The sender itself, by the pacing of its socket: for those who are not root.
+    #: The sender itself, by pacing its socket, which does not require root.
     PACING = "pacing"
-    #: Nobody: every input is sent at once, and TCP shares.
+    #: Nothing: every input is sent at once, and TCP shares the links.
     NONE = "none"
 
     @property
     def egress_driver(self) -> str:
-        """What the agents run."""
+        """The egress driver of the agents."""
         return "tc" if self is Control.TC else "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTimes:
-    """What happened to one job, in seconds from the plan's time 0."""
+    """Times of one job, in seconds from the plan's time 0."""
 
     requester: str
     responder: str
@@ -60,16 +60,16 @@ class Run:
 
     policy: str
     control: Control
-    #: What the pool promised.
+    #: Makespan that the pool planned.
     planned_s: float
     makespan_s: float
     jobs: tuple["JobTimes", ...]
-    #: Share of the machine's processor time that was not idle meanwhile.
+    #: Share of the machine's processor time that was not idle during the batch.
     busy: float
 
 
 def make_inputs(case: Case, directory: Path) -> dict[str, Path]:
-    """Write one file for each requester: a block of its own, over and over."""
+    """Write one file for each requester, which repeats a random block of its own."""
     directory.mkdir(parents=True)
     paths = {}
     for seed, (requester, size) in enumerate(zip(requesters(case), case.input_bytes, strict=True)):
@@ -84,7 +84,7 @@ def make_inputs(case: Case, directory: Path) -> dict[str, Path]:
 def measure(
     case: Case, network: Network, pool: Pool, inputs: Mapping[str, Path], policy: str, control: Control, sinks: Path
 ) -> Run:
-    """Run a batch once; ServiceUnavailable says what kept it from its end."""
+    """Run a batch once; ServiceUnavailable gives the reason if it does not complete."""
     sinks.mkdir(parents=True, exist_ok=True)
     with _senders(case, network, pool, inputs, control, sinks) as senders:
         batch_uuid = _create(pool.api, case, policy)
@@ -95,7 +95,7 @@ def measure(
             sender.wait(patience_s(case))
         after = _processor_ticks()
     _check_results(case, inputs, sinks)
-    # The senders have their results from the agents, it may be before the scheduler has heard of them.
+    # The senders get their results from the agents, possibly before the scheduler knows of them.
     wait_until(lambda: pool.api.batch(batch_uuid).ended_at is not None, "the pool has heard that the batch ended")
     batch = pool.api.batch(batch_uuid)
     jobs = tuple(_times(job, batch.dispatched_at) for job in pool.api.jobs(batch_uuid))
@@ -110,7 +110,7 @@ def measure(
 
 
 def _times(job: Job, dispatched_at: float | None) -> JobTimes:
-    """Return what happened to a job, from its batch's time 0: one that was planned again has another of its own."""
+    """Return the times of a job, relative to time 0 of its batch even if a job that was planned again has its own."""
     if dispatched_at is None or job.staged_at is None or job.started_at is None or job.finished_at is None:
         raise ServiceUnavailable(f"{job.requester}: the pool does not know how its job went ({job.state})")
     return JobTimes(
@@ -190,7 +190,7 @@ def _senders(
 
 
 def _check_results(case: Case, inputs: Mapping[str, Path], sinks: Path) -> None:
-    """Compute every result here too, and compare."""
+    """Compute every result here, too, and compare."""
     model, expected = function_model(case.function), sinks / "expected"
     for requester, source in inputs.items():
         model(source, expected)
@@ -199,6 +199,6 @@ def _check_results(case: Case, inputs: Mapping[str, Path], sinks: Path) -> None:
 
 
 def _processor_ticks() -> tuple[int, int]:
-    """Return all time of all processors so far, and what of it was idle (proc(5), stat: user ... steal)."""
+    """Return the total and the idle time of all processors so far, in ticks (proc(5), stat: user ... steal)."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return sum(ticks), ticks[3] + ticks[4]

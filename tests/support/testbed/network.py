@@ -1,4 +1,4 @@
-"""One switch and some hosts on one machine: network namespaces, joined by veth pairs that real tc makes slow.
+"""A switch and hosts on one machine: network namespaces, joined by veth pairs whose rates real tc limits.
 
 ::
 
@@ -6,10 +6,10 @@
                                 -- [HTB: ingress limit]                            bridge "switch"
                           "control" ---------------------------------------------- bridge of the machine, with address
 
-A host's NIC is limited on the switch's side of its cable, so that its own queueing discipline is left to whoever
-shapes flows there.  Everything else that the hosts must reach (messages, database) is on the control network.
-Names hold the number of the network; a number is locked while its network lives, and what is found under a number
-that nobody locks was left by a crash and is removed.
+A host's NIC is limited on the switch's side of its cable, so that its own queueing discipline is free for programs that
+shape flows there.  Everything else that the hosts must reach (messages, database) is on the control network.  Names
+contain the number of the network.  A number is locked while its network exists; objects with a number that is not
+locked were left by a crash, and are removed.
 """
 
 import contextlib
@@ -32,21 +32,21 @@ from support.testbed.cases import Nic
 _PREFIX = "fpt"
 _NAME = re.compile(rf"{_PREFIX}(\d+)(-.*)?")
 _NUMBERS = 64
-#: Beside the names of the namespaces.
+#: Directory of the lock files, beside the names of the namespaces.
 _LOCKS = Path("/run")
-#: For benchmarks of network devices (RFC 2544): nobody routes them.
+#: Networks for benchmarks of network devices (RFC 2544), which are not routed.
 _DATA, _CONTROL = "198.18", "198.19"
-#: HTB wakes up late on a machine that is busy; with less it would not catch up, and the rate would not be met.
+#: On a busy machine HTB wakes up late; with a smaller burst it could not catch up, and would miss the rate.
 _BURST_BYTES = 1 << 20
 _QUANTUM_BYTES = 20_000
 _ETH_P_ALL = 0x0003
-#: Everything is queued in the one class.
+#: The only class, in which everything is queued.
 _CLASS = 0x10001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A host of the network, ready for processes."""
+    """A host of the network, in which processes can be started."""
 
     host: str
     #: Name of its network namespace.
@@ -55,24 +55,24 @@ class Endpoint:
     data_address: str
     control_address: str
 
-    #: What its interface to the switch is called.
+    #: Name of its interface to the switch.
     nic = "nic"
 
     def command(self, *words: str) -> list[str]:
-        """Return the command line that runs `words` on this host, for as long as the thread that starts it lives."""
+        """Return the command line that runs `words` on this host until the thread that starts it ends."""
         return dies_with_us(["ip", "netns", "exec", self.namespace, *words])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """All hosts, by name, and where this machine is on their control network."""
+    """All hosts, by name, and this machine's address on their control network."""
 
     hosts: dict[str, Endpoint]
     control_address: str
 
 
 def missing() -> str | None:
-    """Say what this machine or user lacks to build a network; None if nothing is known to."""
+    """Return what this machine or user lacks to build a network; None if nothing is known to be missing."""
     if os.geteuid() != 0:
         return "network namespaces and tc need root"
     absent = [program for program in ("ip", "setpriv") if shutil.which(program) is None]
@@ -83,7 +83,7 @@ def missing() -> str | None:
 
 @contextlib.contextmanager
 def switched_network(nics: Sequence[Nic]) -> Iterator[Network]:
-    """Build the network, and remove it at the end; ServiceUnavailable says what the machine lacks."""
+    """Build the network, and remove it at the end; raise ServiceUnavailable with what the machine lacks."""
     if problem := missing():
         raise ServiceUnavailable(problem)
     _remove_left_over()
@@ -104,7 +104,7 @@ def _built(number: int, nics: Sequence[Nic]) -> Network:
 
 @contextlib.contextmanager
 def inside(namespace: str) -> Iterator[None]:
-    """Let this thread's new sockets be in a namespace; those that it has stay where they are."""
+    """Let new sockets of this thread belong to a namespace; existing sockets stay where they are."""
     with Path("/proc/thread-self/ns/net").open() as outside:
         netns.setns(namespace)
         try:
@@ -114,7 +114,7 @@ def inside(namespace: str) -> Iterator[None]:
 
 
 class _Builder:
-    """Makes the parts of one network."""
+    """Creates the parts of one network."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -159,7 +159,7 @@ class _Builder:
 
 @contextlib.contextmanager
 def _iproute(namespace: str) -> Iterator[IPRoute]:
-    """Return what configures a namespace, from anywhere."""
+    """Yield a netlink socket that configures a namespace from outside it."""
     with inside(namespace):
         ip = IPRoute()
     with ip:
@@ -196,7 +196,7 @@ def _set_up(ip: IPRoute, name: str, address: str | None) -> None:
 
 
 def _without_ipv6(namespace: str) -> None:
-    """Keep the packets of neighbour discovery out of the measurements."""
+    """Disable IPv6, to keep the packets of neighbor discovery out of the measurements."""
     switch = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
     with inside(namespace):
         if switch.exists():
@@ -207,7 +207,7 @@ def _without_ipv6(namespace: str) -> None:
 
 
 def _limit(ip: IPRoute, index: int, rate_bps: float) -> None:
-    """Let what leaves the interface leave at this rate at most."""
+    """Limit the rate of the traffic that leaves an interface."""
     rate = f"{round(rate_bps / 1000)}kbit"
     ip.tc("add", "htb", index, 0x10000, default=_CLASS & 0xFFFF)
     ip.tc(
@@ -225,7 +225,7 @@ def _add_limited_ifb(ip: IPRoute, name: str, rate_bps: float) -> int:
 
 
 def _redirect_to(ip: IPRoute, port: int, ifb: int) -> None:
-    """Let everything that comes in at a port pass through `ifb` first."""
+    """Redirect all traffic that arrives at a port through `ifb`."""
     ip.tc("add", "ingress", port, 0xFFFF0000)
     ip.tc(
         "add-filter", "u32", port, parent=0xFFFF0000, prio=1, protocol=_ETH_P_ALL, target=_CLASS, keys=["0x0/0x0+0"],
@@ -233,7 +233,7 @@ def _redirect_to(ip: IPRoute, port: int, ifb: int) -> None:
     )  # fmt: skip
 
 
-# Numbers, and what is left over -------------------------------------------------------------------------------------
+# Numbers, and networks left by crashes ------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -250,7 +250,7 @@ def _claimed_number() -> Iterator[int]:
 
 
 def _locked(number: int) -> TextIO:
-    """Lock a number for as long as the file is open; ServiceUnavailable if already used by another process."""
+    """Lock a number while the file is open; raise ServiceUnavailable if another process uses it."""
     return exclusive(_LOCKS / f"{_PREFIX}{number}.lock", f"network {number} is in use")
 
 
@@ -261,7 +261,7 @@ def _remove_left_over() -> None:
 
 
 def _remove(number: int) -> None:
-    """Remove everything of a number; its cables go with its namespaces, once no process is left in them."""
+    """Remove everything with a number; cables disappear with their namespaces, once these have no processes."""
     for name in netns.listnetns():
         match = _NAME.fullmatch(name)
         if match and int(match[1]) == number:

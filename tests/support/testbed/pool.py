@@ -1,4 +1,4 @@
-"""The pool on the testbed: one scheduler, the API, and an agent on every host, each a process of its own.
+"""The pool on the testbed: one scheduler, the API, and an agent on every host, each in its own process.
 
 Scheduler and API run beside the servers; agents run in the namespaces of their hosts, and reach the messages over the
 control network.
@@ -28,7 +28,7 @@ from support.testbed.cases import Nic, nics, requesters, responders
 from support.testbed.network import Endpoint, Network
 from support.waiting import wait_until
 
-#: Enough for senders that look five times a second to learn of a plan before its time 0.
+#: Enough for senders, which poll several times per second, to get a plan before its time 0.
 LEAD_S = 1.0
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
@@ -36,7 +36,7 @@ _BOARD = "testbed"
 
 Options = Mapping[str, Mapping[str, object]]
 
-#: Times come from the case.  Reconfiguration takes no time to speak of: makespan paper, section 3, sets it to 0.
+#: Times come from the case.  Reconfiguration takes negligible time; section 3 of the makespan paper sets it to 0.
 _CATALOGUE = """\
 format_version = 1
 
@@ -55,7 +55,7 @@ source = "the testbed's case {case}"
 slots = ["whole"]
 configuration_bps = 1e12
 dma_bps = 1e12
-source = "no real board: one slot, and never what the others wait for"
+source = "no real board: one slot, with negligible reconfiguration and DMA times"
 
 [boards.{board}.regions]
 whole = {{ bitstream_bytes = 1024 }}
@@ -64,7 +64,7 @@ whole = {{ bitstream_bytes = 1024 }}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """What the processes of the pool share; the messages must be reachable from the control network."""
+    """The servers that all processes of the pool use; RabbitMQ must be reachable from the control network."""
 
     messages: RabbitMQ
     database: Database
@@ -72,7 +72,7 @@ class Servers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A pool that runs."""
+    """A running pool."""
 
     endpoint: str
     api: PoolApi
@@ -80,7 +80,7 @@ class Pool:
 
 @contextlib.contextmanager
 def running_pool(case: Case, network: Network, servers: Servers, directory: Path, egress_driver: str) -> Iterator[Pool]:
-    """Start a pool of its own for a case, and yield it once all hosts are in it; stop it at the end."""
+    """Start a new pool for a case, yield it once all hosts are known to it, and stop it at the end."""
     directory.mkdir(parents=True)
     url = servers.database.new_database()
     codes, shared = _prepare(case, servers, directory, url)
@@ -98,7 +98,7 @@ def running_pool(case: Case, network: Network, servers: Servers, directory: Path
 
 
 def _prepare(case: Case, servers: Servers, directory: Path, database_url: str) -> tuple[Mapping[str, str], Options]:
-    """Make keys, catalogue, bitstreams and schema; return enrolment codes by host, and the options that all share."""
+    """Create keys, catalogue, bitstreams and schema; return enrolment codes by host, and the common options."""
     keys, library = directory / "keys", directory / "bitstreams"
     create_key_pairs(keys)
     catalogue = directory / "catalogue.toml"
@@ -123,7 +123,7 @@ def _prepare(case: Case, servers: Servers, directory: Path, database_url: str) -
 def _services(
     case: Case, network: Network, directory: Path, egress_driver: str, codes: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Options, Sequence[str]]]:
-    """Yield name, program, options and the beginning of the command line of each process."""
+    """Yield the name, program, options and command prefix of each process."""
     here = dies_with_us([])
     baselines = {f"policy_{name}": {"prefetch": case.prefetch} for name in ("sjf", "ljf")}
     yield "scheduler", "fpga-pool-scheduler", {"scheduler": _scheduler(directory), **baselines}, here
@@ -150,7 +150,7 @@ def _scheduler(directory: Path) -> Mapping[str, object]:
         "api_public_key": directory / "keys" / "api.pub",
         "nova_public_key": directory / "keys" / "nova.pub",
         "dispatch_lead_s": LEAD_S,
-        # Plans of later runs are those of the first: what was observed does not change them.
+        # Observed times must not change the plans of later runs.
         "refit_interval_s": 1e6,
         "host_timeout_s": START_TIMEOUT_S,
     }
@@ -190,7 +190,7 @@ class _Process:
     said: Path
 
     def wait_ready(self) -> str:
-        """Return what the service calls itself when it is ready; ServiceUnavailable tells where its log is."""
+        """Wait until the service is ready and return how it names itself; ServiceUnavailable names its log."""
         wait_until(lambda: self._title() or self.process.poll() is not None, f"{self.name} is ready", START_TIMEOUT_S)
         title = self._title()
         if title is None:
@@ -217,7 +217,7 @@ def _start(directory: Path, name: str, program: str, options: Options, command: 
 
 
 def _stop(services: Sequence[_Process]) -> None:
-    """End all of them at once; the agents may take a while for what they have to tell."""
+    """Stop all processes in parallel; agents may need a while to deliver their reports."""
     for service in services:
         service.process.terminate()
     end_s = time.monotonic() + STOP_TIMEOUT_S

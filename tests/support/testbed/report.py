@@ -1,4 +1,4 @@
-"""Measured, fluid and paper side by side: as plain data, and as tables."""
+"""Results measured, predicted by the fluid model, and reported by the paper: as plain data and as tables."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -25,7 +25,7 @@ _COLUMNS = {
 
 
 def plain(comparison: Comparison) -> dict[str, Any]:
-    """Return what JSON can hold; improvements are those of the first variant, percent of the other (equation 7)."""
+    """Return data for JSON; improvements are those of the first variant, in percent of the other (equation 7)."""
     case = comparison.case
     return {
         "case": case.name,
@@ -75,7 +75,7 @@ def show(result: Mapping[str, Any]) -> None:
         console.print(table)
         console.print(f"Lower bound {case['lower_bound_s']:.2f} s, fluid optimum {case['optimum_s']:.2f} s.")
     console.print("Found: measured. Gain: how much shorter the first row is, in percent of the other.")
-    console.print("Busy: share of this machine's processors; much above 60 % it was they that were measured.")
+    console.print("Busy: share of this machine's processor time; much above 60 %, the processors limited the results.")
 
 
 def _shown(key: str, value: object) -> str:

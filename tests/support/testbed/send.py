@@ -1,7 +1,7 @@
-"""The program of one requester: sends one job's input from its own network, and takes the result.
+"""The program of one requester: sends one job's input from its own network, and receives the result.
 
-It says "ready", waits for the uuid of the batch, and prints nothing else unless it fails.  The API is reached from
-where the program was started; only the stream is in the requester's namespace.
+It prints "ready", reads the uuid of the batch, and prints nothing else unless it fails.  It calls the API from the
+network in which it was started; only the stream is in the requester's namespace.
 """
 
 import argparse
@@ -21,16 +21,16 @@ from fpga_pool.model.objects.pool import Job, JobState, RateSegment
 from fpga_pool.transfer.client import Connection
 from support.testbed.network import inside
 
-#: How long before its plan allows it to send a stream is opened.
+#: How long before the planned start of sending the stream is opened.
 _AHEAD_S = 0.5
 _POLL_S = 0.1
 _PLAN_TIMEOUT_S = 60.0
-#: From time 0 on, as fast as TCP can.
+#: A transfer from time 0 on, as fast as TCP can.
 _AT_ONCE = (RateSegment(0.0, 1e9, math.inf),)
 
 
 class _UncontrolledDesk(TicketDesk):
-    """Gets tickets that hold a stream to no plan."""
+    """Gets tickets with no rate limit."""
 
     def get(self, request: TicketRequest) -> Ticket:
         return replace(super().get(request), transfer=_AT_ONCE)
@@ -84,7 +84,7 @@ def _send(api: PoolApi, batch_uuid: str, arguments: argparse.Namespace) -> None:
 
 
 def _planned(api: PoolApi, batch_uuid: str, name: str) -> tuple[Job, float]:
-    """Wait for the plan; return the job of this name, and what time it is at the API."""
+    """Wait for the plan; return the job with this name, and the API's time."""
     end_s = time.monotonic() + _PLAN_TIMEOUT_S
     while time.monotonic() < end_s:
         found = api.job_list(batch_uuid)

@@ -1,4 +1,4 @@
-"""Guests that files describe are found, given ports and reached as those of a hypervisor are."""
+"""Guests that are described by files are found, given ports and reached like those of a hypervisor."""
 
 import socket
 
@@ -65,7 +65,7 @@ def test_a_port_reaches_who_plays_the_guest_and_is_gone_with_the_machine(guests,
     guests.detach(domain, 1)
     domain = guests.find("vm")
     assert list(domain.ports) == [0]
-    with pytest.raises(FileNotFoundError):  # nobody listens yet
+    with pytest.raises(FileNotFoundError):  # no process listens yet
         guests.connect(domain, 0)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(domain.ports[0])

@@ -1,4 +1,4 @@
-"""A small compute service and its hypervisor in memory: what the runner asks of them, and how they fail."""
+"""A compute service and its hypervisor in memory, reduced to the requests of the runner and their failures."""
 
 import json
 import re
@@ -19,7 +19,7 @@ PAUSED_USER, SHUTDOWN, DESTROYED = (
 
 
 class Answer:
-    """What came back over the wire."""
+    """A response of the compute service."""
 
     def __init__(self, status_code, plain=None):
         self.status_code, self.plain = status_code, plain
@@ -30,7 +30,7 @@ class Answer:
 
 
 class Domain:
-    """A guest, as libvirt has it."""
+    """A guest, with the interface of a libvirt domain."""
 
     def __init__(self, uuid):
         self.uuid, self.state, self.reason, self.cpu_s, self.element = uuid, libvirt.VIR_DOMAIN_RUNNING, 0, 0.0, None
@@ -98,7 +98,7 @@ class Hypervisor:
 
 
 class Tiers:
-    """The tier driver: remembers where guests are."""
+    """A tier driver that records the places of guests."""
 
     def __init__(self, hypervisor):
         self.hypervisor, self.placed = hypervisor, {}
@@ -119,18 +119,19 @@ class Tiers:
 
 
 class ComputeApi:
-    """Nova, Glance and Neutron as far as they are asked; `build`, `delete_all` and others do what Nova does later."""
+    """Nova, Glance and Neutron, as far as the runner uses them. Methods such as `build` do what Nova does later."""
 
     def __init__(self, hypervisors):
         self.hypervisors = hypervisors
         self.servers, self.asked = {}, []
         self.down = False
-        #: Servers, by uuid, of a cell that does not answer; whether nova-compute does not; how many are on a page.
+        #: Uuids of servers in a cell that does not answer; whether nova-compute is down; number of servers per page.
         self.unheard, self.compute_down, self.page = set(), False, None
-        #: A request whose path this matches is done, and its answer lost; one of `refused` is answered so.
+        #: A request that matches `lost` is executed, but its answer is lost. One that matches `refused` gets that
+        #: answer.
         self.lost = ""
         self.refused = {}
-        #: Called with each request: what others do at that moment.
+        #: Called with each request, to simulate concurrent actions.
         self.meanwhile = lambda method, path: None
         self.flavor = SimpleNamespace(id="f1", vcpus=1)
         self.specs = {"resources:VCPU": "0"}
@@ -173,7 +174,7 @@ class ComputeApi:
         return Answer(200, {})
 
     def listed(self, tags, sort_key, sort_dir, marker=None):
-        """Return a page: what was only asked for so far comes first, whatever the order, and may be told of twice."""
+        """Return a page. Servers in BUILD come first, whatever the order, and may be listed twice."""
         assert (sort_key, sort_dir) == ("created_at", "asc")
         found = [each for each in self.servers.values() if tags in each["tags"] and each["id"] not in self.unheard]
         found.sort(key=lambda each: (each["status"] != "BUILD", each["created"]))
@@ -207,7 +208,7 @@ class ComputeApi:
         self.servers[made["id"]] = made
         return Answer(202, {"server": {"id": made["id"]}})
 
-    # What Nova does in its own time
+    # What Nova does asynchronously
 
     def build(self):
         for server in self.servers.values():
@@ -237,7 +238,7 @@ class ComputeApi:
         self.domain(server).state = libvirt.VIR_DOMAIN_RUNNING
 
     def os_migrateLive(self, server, asked):  # noqa: N802
-        """Its memory goes along, and what its domain says of itself; its CPU time begins again."""
+        """Move a server. Its memory and its domain's metadata move with it, and its CPU time starts from 0 again."""
         assert asked["block_migration"] == "auto"
         domain = self.hypervisors[server["OS-EXT-SRV-ATTR:host"]].domains.pop(server["id"])
         server["OS-EXT-SRV-ATTR:host"] = asked["host"]

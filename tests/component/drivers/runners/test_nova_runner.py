@@ -1,4 +1,4 @@
-"""The Nova runner: what a process is made of, and how it ends."""
+"""The Nova runner: the server of a process, and the end of a process."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_a_process_is_a_server_on_its_host_in_its_place_and_ends_by_powering_off
     host.observe()
     domain.end(SHUTDOWN)
     seen = host.observe()[KEY]
-    assert (seen.phase, seen.cpu_s, seen.done_s) == (Phase.EXITED, 3.0, 6.0)  # 3 s at half a processor
+    assert (seen.phase, seen.cpu_s, seen.done_s) == (Phase.EXITED, 3.0, 6.0)  # 3 s of CPU time at a usage of 0.5
     host.runner.end(KEY)
     assert api.servers == host.observe() == {}
 
@@ -113,17 +113,17 @@ def test_a_reboot_that_somebody_asked_nova_for_is_no_end(host, api):
     api.hypervisors["one"].domains.clear()
     host.tiers.placed.clear()
     server["status"] = "BUILD"
-    api.build()  # its domain is a new one, which says nothing of itself
+    api.build()  # its domain is a new one, without metadata
     assert host.observe()[KEY].phase is Phase.RUNNING
     assert host.domain().key == ("a", 0, 1)
     host.observe()
-    assert host.observe()[KEY].tier is None  # it is to be placed again
+    assert host.observe()[KEY].tier is None  # it has to be put into its tier again
 
 
 @pytest.mark.parametrize("reason", [SHUTDOWN, DESTROYED])
 @pytest.mark.parametrize("begins", ["before Nova is asked", "after that"])
 def test_a_reboot_while_nova_is_asked_is_no_end(host, api, reason, begins):
-    """Soft reboots look like the end of the work; of one that is over, or comes, Nova does not tell."""
+    """A soft reboot looks like the end of the work. Nova does not show one that is over or has just begun."""
     host.launched()
     domain = host.domain()
     domain.cpu_s = 5.0

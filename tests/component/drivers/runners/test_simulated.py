@@ -1,4 +1,4 @@
-"""Simulated processes: rates as the paper has them, and lives longer than that of whoever looks after them."""
+"""Simulated processes: progress rates as in the paper, and processes that outlive their agent."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
-#: Beside a neighbour the foreground loses 2 %, and a background of one uses 90 % of what is idle.
+#: Beside a neighbour the foreground loses 2 %, and a background process of a gang of one uses 90 % of the idle time.
 PARAMS = ProgressParams(loss=(0.02, 0.02), single=(0.9, 0.9))
 
 
@@ -49,8 +49,8 @@ def test_a_process_alone_has_its_processor_in_either_tier(new_runner, clock):
     [
         (0.5, 0.5, 0.9),  # 0.9 x min(1, 0.5 / 0.5)
         (0.5, 1.0, 0.45),  # 0.9 x 0.5 / 1
-        (0.2, 0.5, 0.9),  # all it can use is idle
-        (0.96, 0.5, 0.0),  # section 2.1: nothing from 96 % on
+        (0.2, 0.5, 0.9),  # as much as it can use is idle
+        (0.96, 0.5, 0.0),  # section 2.1: no progress from 96 % on
     ],
 )
 def test_the_background_gets_what_the_foreground_leaves(new_runner, front, behind, rate):
@@ -63,7 +63,7 @@ def test_the_background_gets_what_the_foreground_leaves(new_runner, front, behin
 
 
 def test_rates_change_when_the_neighbour_ends_however_late_somebody_looks(new_runner, clock):
-    """9.8 s of work at 0.98 end at 10 s; the other one has 9 of 19 then, and does the rest alone in 10 s."""
+    """9.8 s of work at rate 0.98 take 10 s. The other process has then done 9 s of 19 s; the rest takes 10 s alone."""
     runner = new_runner()
     runner.launch(spec("front", 9.8), 0, FRONT)
     runner.launch(spec("behind", 19.0), 0, BEHIND)
@@ -103,7 +103,7 @@ def test_a_process_that_is_saved_makes_no_progress_and_goes_on_elsewhere(new_run
     clock.now_s += 30.0
     runner.save(key)
     clock.now_s += 4.0
-    runner.save(key)  # again: it does not begin again
+    runner.save(key)  # the save continues and does not start again
     assert runner.observe()[key].phase is Phase.SAVING
     clock.now_s += 1.0
     saved = runner.observe()[key]
@@ -118,7 +118,7 @@ def test_a_process_that_is_saved_makes_no_progress_and_goes_on_elsewhere(new_run
 
 def test_processes_outlive_their_runner_and_die_with_their_files(new_runner, clock, tmp_path):
     new_runner().launch(spec("a", 10.0), 0, FRONT)
-    new_runner().launch(spec("a", 10.0), 0, FRONT)  # again: nothing is done
+    new_runner().launch(spec("a", 10.0), 0, FRONT)  # the second launch has no effect
     clock.now_s += 10.0
     assert new_runner().observe()[Key("a", 0, 1)].phase is Phase.EXITED
     next(tmp_path.glob("*.json")).unlink()
@@ -141,7 +141,7 @@ def test_a_place_is_for_one(new_runner):
         runner.launch(spec("c", 10.0), 0, FRONT)
     with pytest.raises(NotFound):
         runner.set_tier(Key("c", 0, 1), FRONT)
-    runner.end(Key("c", 0, 1))  # there is nothing to end
+    runner.end(Key("c", 0, 1))  # no such process: no effect
 
 
 def test_all_processes_of_a_gang_use_the_same_share_on_all_hosts(tmp_path, clock):

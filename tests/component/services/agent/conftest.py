@@ -20,7 +20,7 @@ DATA = b"what the client sent"
 
 
 class Commands:
-    """Numbers commands as a scheduler does."""
+    """A factory of commands, which are numbered like those of a scheduler."""
 
     def __init__(self):
         self.sequences = {}
@@ -56,7 +56,7 @@ def journal(tmp_path):
 
 @pytest.fixture
 def new_jobs(tmp_path, journal, clock):
-    """The shell of an agent on the journal, as at its start."""
+    """Return a function that makes the shell of an agent from the journal, as at its start."""
 
     def restore():
         jobs = Jobs(journal, tmp_path, clock)
@@ -73,7 +73,7 @@ def jobs(new_jobs):
 
 @pytest.fixture
 def reported(journal):
-    """Return what waits to be reported, as (class, job or state, attempt or job)."""
+    """Return a function that lists the reports that wait, as (class, job or state, attempt or job)."""
 
     def read():
         return [
@@ -87,15 +87,15 @@ def reported(journal):
 
 
 class Scheduler:
-    """The agent's peer, across the process boundary: hears, and can be away."""
+    """The peer of the agent across the process boundary. It records messages, and can be unavailable."""
 
     def __init__(self):
         self.away = False
-        #: Another agent speaks for the host.
+        #: Whether another agent reports for the host.
         self.taken = False
-        #: The agent's key is that of its host.
+        #: Whether the agent's key is approved for its host.
         self.enrolled = True
-        #: How far its clock is ahead of the agent's.
+        #: By how much its clock is ahead of the agent's.
         self.ahead_s = 0.0
         self.heartbeats = []
         self.reports = []
@@ -174,13 +174,13 @@ class Bench:
         return [outcome.outcome for outcome in self.agent.execute("s", 1, list(commands))]
 
     def assign(self, job, *, data=DATA, **fields):
-        """Have a job assigned, and its input arrive."""
+        """Assign a job, and let its input arrive."""
         assert self.execute(self.commands.assign(job, input_bytes=len(data), **fields)) == ["accepted"]
         self.jobs.files.input_path(job).write_bytes(data)
         self.jobs.staged(job)
 
     def told(self, job):
-        """Return the classes of what was reported about a job."""
+        """Return the classes of the reports about a job."""
         return [type(item).__name__ for item in list(self.scheduler.reports) if getattr(item, "job", "") == job
                 and not isinstance(item, SlotChanged)]  # fmt: skip
 
@@ -205,15 +205,15 @@ class Bench:
 
 @pytest.fixture
 def new_cpu(catalogue):
-    """Make a CPU pool of one worker that takes the catalogue's times."""
+    """Return a function that makes a CPU pool of one worker, which takes the times of the catalogue."""
     return lambda: CpuWorkers(catalogue, 1, paced=True)
 
 
 @pytest.fixture
 def new_bench(agent_settings, new_driver, new_cpu, library, key, clock, monkeypatch):
-    # Tests look at every step; `tests/unit/model/agent/test_reporting.py` is about those that are left out.
+    # Tests check every step. `tests/unit/model/agent/test_reporting.py` tests which steps are left out.
     monkeypatch.setattr(service, "coalesced", lambda numbered: numbered)
-    monkeypatch.setattr(service, "WATCH_S", 0.02)  # an end waits for as long
+    monkeypatch.setattr(service, "WATCH_S", 0.02)  # also the time that a stop waits
     benches = []
 
     def build(egress=None, **fields):

@@ -1,4 +1,4 @@
-"""A host of gangs for the tests of the agent's part of them: its guests and journal stay, its agent comes and goes."""
+"""A host of gangs for tests of the agent's part. Its guests and journal persist, while its agent is restarted."""
 
 import threading
 
@@ -13,11 +13,11 @@ FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 
 
 class Killed(BaseException):
-    """Nobody catches it: what comes after it in the process does not happen."""
+    """An exception that the tested code never catches, as if the agent were killed at that point."""
 
 
 class Mortal:
-    """Passes calls on to a runner or a journal; dies before, or after, a call."""
+    """A proxy of a runner or a journal, during whose calls the agent may be killed."""
 
     def __init__(self, real, fate):
         self._real, self._fate = real, fate
@@ -47,7 +47,7 @@ class Fate:
 
 
 class Host:
-    """One host: its guests and journal stay, its agent comes and goes."""
+    """A host whose guests and journal persist while its agent is restarted."""
 
     def __init__(self, directory):
         self.directory = directory

@@ -1,4 +1,4 @@
-"""Jobs of an agent, without slots, brought to the phases that tests begin with."""
+"""Jobs of an agent without real slots, brought to the phase with which a test begins."""
 
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
@@ -13,7 +13,7 @@ SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
 
 
 class Jobs(AgentShell):
-    """The shell of an agent with two slots unless others are named, whose executors are the test."""
+    """The shell of an agent, by default with two slots. The test acts as their executors."""
 
     def __init__(self, journal, state_dir, clock, slots=(SLOT, OTHER)):
         slots = [
@@ -23,12 +23,12 @@ class Jobs(AgentShell):
         super().__init__(Agent("h0", slots, AgentParameters(retention_s=100.0)), journal, state_dir, clock)
 
     def order(self, command):
-        """Execute one command; every epoch is that of another shard, so that slots alone refuse what is late."""
+        """Execute one command. Each epoch belongs to another shard, so that only slots refuse late commands."""
         (outcome,) = self.execute(f"s{command.epoch}", command.epoch, [command])
         return outcome
 
     def next(self, slot=SLOT):
-        """Have the executor of a slot ask what comes next, and do all but compute; return what is left to do."""
+        """Let the executor of a slot ask for instructions, and do all but compute; return the remaining ones."""
         while True:
             instructions = self.feed(e.SlotFree(slot=slot))
             if not instructions or not isinstance(instructions[0], i.LoadSlot):
@@ -36,7 +36,7 @@ class Jobs(AgentShell):
             self.feed(e.Loaded(slot=slot))
 
     def started(self, slot=SLOT):
-        """Have a slot begin to compute; return what it computes."""
+        """Let a slot start to compute; return the job."""
         (compute,) = self.next(slot)
         return compute.job
 
@@ -62,7 +62,7 @@ class Jobs(AgentShell):
 
 
 def give(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
-    """Bring a job to a phase."""
+    """Create a job and bring it to a phase."""
     assert jobs.order(commands.assign(uuid, **fields)).outcome == "accepted"
     if phase is Phase.WAITING:
         return None
@@ -88,7 +88,7 @@ def files(tmp_path):
 
 
 def give_small(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
-    """Bring a job to a phase whose input and result are in the journal."""
+    """Create a job whose input and result are in the journal, and bring it to a phase."""
     jobs.order(commands.assign(uuid, **fields))
     jobs.staged_small([(uuid, b"input")])
     if phase is Phase.STAGED:

@@ -1,4 +1,4 @@
-"""A compute node: the real agent and hook, a hypervisor and a scheduler in memory."""
+"""A compute node: the real agent and hook, with a hypervisor and a scheduler in memory."""
 
 import io
 import math
@@ -32,13 +32,13 @@ def xml(instance="vm", count=1, specs=""):
 
 
 class Machines(GuestDriver):
-    """A hypervisor whose machines are values, and whose ports are socket pairs."""
+    """A hypervisor in memory, whose ports are socket pairs."""
 
     def __init__(self):
         self._running = {}
         self._lines = {}
         self._changed = lambda _: None
-        #: Set: it does not answer about any machine.
+        #: If set, it answers no request about machines.
         self.silent = False
 
     @classmethod
@@ -91,7 +91,7 @@ class Machines(GuestDriver):
             for end in waiting:
                 end.close()
 
-    # What happens to machines
+    # Events of machines
 
     def begin(self, text, ports=(), functions=()):
         domain = parse(text)
@@ -111,7 +111,7 @@ class Machines(GuestDriver):
         return dict(self._running[instance].functions)
 
     def open(self, instance, number):
-        """Return the guest's end of a port."""
+        """Return the guest's end of a new connection to a port."""
         host, guest = socket.socketpair()
         guest.setblocking(False)
         self._lines.setdefault((instance, number), []).append(host)
@@ -123,7 +123,7 @@ class Machines(GuestDriver):
 
 
 class Slots:
-    """A scheduler that gives slots as they come, by commands to the agent."""
+    """A scheduler that assigns the first free slots, by commands to the agent."""
 
     def __init__(self, bench):
         self._bench = bench
@@ -169,7 +169,7 @@ class Slots:
 
 
 class Host:
-    """One compute node."""
+    """A compute node."""
 
     def __init__(self, bench, directory):
         self.bench = bench
@@ -180,7 +180,7 @@ class Host:
         self.start()
 
     def start(self, without=()):
-        """Start to follow instances; the host lacks the slots `without`."""
+        """Start to follow instances. The host lacks the slots `without`."""
         agent = self.bench.agent
         parts = Parts(
             host="h0",
@@ -197,14 +197,14 @@ class Host:
         self.instances.start()
 
     def restart(self):
-        """Start the agent again."""
+        """Restart the agent."""
         self.instances.stop()
         self.bench.stop()
         self.bench.start()
         self.start()
 
     def boot(self, text):
-        """Do what libvirt does."""
+        """Start a machine like libvirt."""
         self.instances.asked("prepare", text)
         self.machines.begin(text)
 
@@ -220,7 +220,7 @@ class Host:
 
 
 class Port(Accelerator):
-    """The guest's end of a port that is a socket here."""
+    """The guest's end of a port, which is a socket here."""
 
     def __init__(self, machines, instance, number):
         super().__init__("port", timeout_s=PATIENCE_S)

@@ -1,4 +1,4 @@
-"""An agent takes commands from the pool's schedulers only, whoever reaches its queue."""
+"""An agent accepts commands from the pool's schedulers only, even if other peers reach its queue."""
 
 import uuid
 
@@ -18,7 +18,7 @@ HOST = "h"
 
 @pytest.fixture
 def served(bench, key, monkeypatch):
-    """Serve the agent of the bench; returns what calls it with a key."""
+    """Serve the agent of the bench; return a function that calls it with a given key."""
     exchange = uuid.uuid4().hex
     for place in ("transport", "gathering"):
         monkeypatch.setattr(f"fpga_pool.rpc.{place}.EXCHANGE", exchange)

@@ -1,4 +1,4 @@
-"""The end of an agent's process: what is closed before what."""
+"""The end of an agent's process: the order in which its parts are closed."""
 
 import signal
 import socket
@@ -25,7 +25,7 @@ token_public_key = {0}/keys/tokens.pub
 bitstream_public_key = {0}/keys/bitstreams.pub
 bitstream_library = {0}
 """
-#: An agent that says what has ended.
+#: An agent that prints which parts have ended.
 PROGRAM = """
 import sys
 from fpga_pool.cli.daemons import agent

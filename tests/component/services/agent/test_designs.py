@@ -1,4 +1,4 @@
-"""Designs on an agent, whose scheduler gives leave to load them: one agent with the real simulated driver."""
+"""Designs on an agent, which loads them by permission of the scheduler: one agent with the real simulated driver."""
 
 import hashlib
 
@@ -20,7 +20,7 @@ MANIFEST = DesignManifest(name="mine", board="fast", kind="small", io_bps=1e6, b
 
 @pytest.fixture
 def bench(bench, key):
-    """The bench, with a scheduler that gives leave by `answer`, and counts what it is asked for."""
+    """Return the bench with a scheduler that grants the loading of designs, and records the requests in `asked`."""
     scheduler = bench.scheduler
     scheduler.asked, scheduler.refuses, scheduler.alter = [], [], lambda answer: answer
 
@@ -43,7 +43,7 @@ def test_a_design_is_fetched_once_and_computes_what_it_simulates(bench, until):
     until(lambda: bench.told("k")[-1:] == ["JobFinished"])
     results = {one.job: one.result_sha256 for one in bench.scheduler.reports if isinstance(one, JobFinished)}
     assert results["j"] == results["k"]
-    # It is loaded again: the scheduler is asked again, but sends nothing that the host has.
+    # The design is loaded again. The scheduler is asked again, but does not send the bitstream that the host has.
     bench.assign("l", function=FUNCTION)
     until(lambda: bench.told("l")[-1:] == ["JobFinished"])
     assert bench.scheduler.asked == ["", SHA256]

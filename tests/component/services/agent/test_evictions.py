@@ -1,4 +1,4 @@
-"""Jobs that an agent lets go of, and keeps the input."""
+"""Evictions of jobs by an agent, which keeps their inputs."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_an_evicted_job_keeps_its_input_and_says_how_much_is_done(jobs, commands
     command = commands.evict("j", keep_progress=keep_progress)
     assert [jobs.order(command).outcome for _ in range(2)] == ["accepted", "repeated"]
     assert [item.done for _, item in journal.reports(100) if isinstance(item, JobEvicted)] == [done]
-    # It comes back and need not be sent again.
+    # The job returns, and its input need not be sent again.
     jobs.order(commands.assign("j", attempt=2, done=done))
     assert (jobs.get("j").phase, jobs.get("j").assignment.done) == (Phase.STAGED, done)
 
@@ -44,7 +44,7 @@ def test_an_eviction_of_another_attempt_or_of_one_that_has_ended_changes_nothing
 
 def test_an_eviction_of_a_job_whose_end_is_being_recorded_leaves_it_an_end(jobs, commands, reported):
     running = give(jobs, commands, phase=Phase.RUNNING)
-    jobs.on_end = lambda: None  # somebody else records it
+    jobs.on_end = lambda: None  # the end is recorded later
     finish(jobs, running)
     assert jobs.order(commands.evict("j")).outcome == "accepted"
     jobs.record_ends()
@@ -58,7 +58,7 @@ def test_an_eviction_of_a_job_whose_end_cannot_be_recorded_is_recorded_later_and
     jobs.on_end = lambda: None
     finish(jobs, running)
     jobs.order(commands.evict("j"))
-    for _ in range(2):  # the end, then the eviction
+    for _ in range(2):  # first the end, then the eviction
         with monkeypatch.context() as patch:
             patch.setattr(journal, "record", no_room)
             with pytest.raises(OSError, match="disk"):
@@ -86,7 +86,7 @@ def test_an_agent_that_dies_with_an_end_unrecorded_has_not_forgotten_the_evictio
             patch.setattr(journal, "record", no_room)
             with pytest.raises(OSError, match="disk"):
                 jobs.record_ends()
-    for _ in range(2):  # and is told once
+    for _ in range(2):  # the eviction is reported once
         again = new_jobs()
         assert again.next() == []
         assert evicted(reported) == [("JobEvicted", "j", 2)]

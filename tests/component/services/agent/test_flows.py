@@ -1,4 +1,4 @@
-"""Commands about flows: what an agent holds a stream to."""
+"""Commands about flows: which plan an agent applies to a stream."""
 
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.messages.agents import ReleaseFlow, ShapeFlow
@@ -6,7 +6,7 @@ from fpga_pool.model.objects.pool import RateSegment
 
 
 def shape(now_s, made_s, bps):
-    """A plan made so many seconds from now."""
+    """Return a plan that is dispatched `made_s` seconds from now."""
     return ShapeFlow(
         job="j",
         attempt=1,
@@ -33,7 +33,7 @@ def test_a_later_plan_takes_the_place_of_the_one_held_to_and_an_earlier_one_is_r
     assert told(shape(now_s, 2.0, 6e6)) == ["accepted"]
     until(lambda: rates() == [6e6])
     assert told(shape(now_s, 1.0, 5e6)) == ["refused"]
-    # A plan of the same moment is for another stream of the attempt, or the same again.
+    # A plan with the same time is for another stream of the attempt, or a repetition.
     assert told(shape(now_s, 2.0, 7e6)) == ["accepted"]
     until(lambda: rates() == [7e6])
     assert told(ReleaseFlow(job="j", attempt=1)) == ["accepted"]

@@ -1,4 +1,4 @@
-"""The live pool does with gangs what the simulator says: real rules and agents, simulated guests, a clock in steps."""
+"""The live pool treats gangs like the simulator: real rules and agents, simulated guests, and a clock in steps."""
 
 import itertools
 import threading
@@ -30,7 +30,7 @@ HOSTS, PER_HOST = 2, 4
 
 
 class Agent:
-    """One host: everything of an agent that has to do with gangs, but its threads and its connection."""
+    """The parts of an agent that handle gangs, without its threads and its connection."""
 
     def __init__(self, name, directory, clock):
         self.name = name
@@ -67,7 +67,7 @@ class Live:
                 apply_heartbeat(tx, agent.heartbeat(self.now_s), self.now_s)
 
     def instant(self):
-        """Let all happen that happens now: guests end, agents tell, the policy decides, agents obey."""
+        """Process all events of this moment: guests end, agents report, the policy decides, agents execute commands."""
         changed = False
         while self.exchange() or self.plan():
             changed = True
@@ -122,7 +122,7 @@ class Live:
 
 
 class Counted:
-    """What came of each gang in the simulator."""
+    """The outcome of each gang in the simulator."""
 
     def __init__(self):
         self.finish_s, self.moves = {}, {}
@@ -135,7 +135,7 @@ class Counted:
 
 
 def workload(seed, count=10):
-    """Gangs on eight processors, submitted at even seconds, at such a pace that most of them wait."""
+    """Return gangs on eight processors, submitted at even seconds, and so often that most of them wait."""
     rng = np.random.default_rng(seed)
     width = rng.integers(1, 7, count)
     run_s = rng.integers(40, 400, count).astype(float)
@@ -155,7 +155,7 @@ def workload(seed, count=10):
 
 
 def drawn_shares(gangs):
-    """What the simulated guests will lose and use: drawn for each gang from its name."""
+    """Return the shares that the simulated guests will lose and use, which are drawn for each gang from its name."""
     drawn = [shares_of(str(uuid.UUID(int=i)), int(width), ProgressParams()) for i, width in enumerate(gangs.width)]
     return Shares(np.array([loss for loss, _ in drawn]), np.array([used for _, used in drawn]))
 
@@ -173,9 +173,9 @@ def on_disk(tmp_path):
     ("policy", "kept"), [("easy", "memory"), ("keasy", "memory"), ("measy_plus", "memory"), ("measy_plus", "disk")]
 )
 def test_the_live_pool_does_what_the_simulator_says(tmp_path, on_disk, policy, kept):
-    """Every gang is swapped, moved and killed as often, and ends no later but for the steps of the clock.
+    """Gangs are swapped, moved and killed as often as simulated, and end at most a few steps of the clock later.
 
-    In the background of several processors it may end sooner: in the simulator its processes wait for each other.
+    In the background of several processors a gang may end earlier: in the simulator its processes wait for each other.
     """
     gangs, trace = workload(seed=3)
     said = Counted()

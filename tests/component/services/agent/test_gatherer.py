@@ -1,4 +1,4 @@
-"""Inputs made of results: of the agent's own jobs, and of another agent's over its data port."""
+"""Inputs that consist of results: of the same agent's jobs, and of another agent's over its data port."""
 
 import hashlib
 import ssl
@@ -27,7 +27,7 @@ LARGE = b"many bytes " * 10_000
 
 
 def hold(jobs, commands, uuid, data):
-    """Have an agent hold a result: a small one in its journal, a large one in a file; return it as a source."""
+    """Let an agent hold a result, a small one in its journal and a large one in a file; return it as a source."""
     running = give(jobs, commands, uuid, Phase.RUNNING)
     digest = hashlib.sha256(data).hexdigest()
     if len(data) > 1000:
@@ -39,7 +39,7 @@ def hold(jobs, commands, uuid, data):
 
 @pytest.fixture
 def gather(jobs, monkeypatch):
-    """Start a gatherer of the agent, which gets its tickets from a function."""
+    """Return a function that starts a gatherer of the agent, with a function that issues its tickets."""
     monkeypatch.setattr(gatherer_module, "FIRST_PAUSE_S", 0.01)
     started = []
 
@@ -62,7 +62,7 @@ def staged(jobs):
 
 
 def arrival(journal):
-    """Return what was reported when the input was complete."""
+    """Return the report of the complete input."""
     (report,) = (one for _, one in journal.reports(100) if isinstance(one, InputStaged) and one.job == "reader")
     return report
 
@@ -88,7 +88,7 @@ def test_several_results_follow_each_other_in_their_order(jobs, commands, gather
 
 @pytest.fixture
 def other(tmp_path, clock, commands):
-    """Another agent with a data port, whose results its own commands have made."""
+    """Yield another agent with a data port, and a function that issues tickets for its results."""
     journal = Journal(tmp_path / "other.sqlite")
     held = Jobs(journal, tmp_path / "other", clock)
     held.restore()
@@ -172,7 +172,7 @@ def test_a_result_that_other_jobs_read_stays_when_a_client_has_it(jobs, commands
 
 def test_what_was_being_gathered_is_gathered_after_a_restart(jobs, new_jobs, commands, gather):
     source = hold(jobs, commands, "a", LARGE)
-    jobs.order(reader(commands, source))  # nothing gathers
+    jobs.order(reader(commands, source))  # no gatherer is running
     restarted = new_jobs()
     gathered = []
     restarted.gather = gathered.append

@@ -1,4 +1,4 @@
-"""A guest's channel: the real agent and driver on one side, the guest's own module on the other, a socket between."""
+"""A guest's channel: the real agent and driver, a socket, and the guest's own module on the other side."""
 
 import hashlib
 import io
@@ -27,7 +27,7 @@ PATIENCE_S = 60.0
 
 
 class Port(Accelerator):
-    """The guest's end of a port that is a socket here."""
+    """The guest's end of a port, which is a socket here."""
 
     def __init__(self, line, **options):
         super().__init__("port", **options)
@@ -39,7 +39,7 @@ class Port(Accelerator):
 
 
 class Line:
-    """What connects host and guest; like a port, it stays when either end is opened again."""
+    """The connection of host and guest. Like a port, it persists when one end is reopened."""
 
     def __init__(self):
         self._ends = []
@@ -54,20 +54,20 @@ class Line:
         return guest.detach()
 
     def connect(self):
-        """Return the host's end, once a guest is there."""
+        """Return the host's end of the connection, once a guest has opened it."""
         if not self._offered.acquire(timeout=0.05):
             raise ConnectionRefusedError("nobody")
         return self._ends.pop(0)
 
     def close(self):
-        """Hang up on guests that nobody has answered."""
+        """Close connections of guests that were not accepted."""
         for end in self._ends:
             end.close()
 
 
 @pytest.fixture
 def new_channel(bench, tmp_path, until):
-    """Serve a channel on a slot that is held for the instance: `new_channel(function)`."""
+    """Return a function that serves a channel on a slot that the instance holds: `new_channel(function)`."""
     made = []
 
     def make(function="sha256", directory=tmp_path, **limits):
@@ -110,7 +110,7 @@ def test_a_program_that_ends_in_the_middle_of_a_request_does_not_spoil_the_next(
     with Port(line) as first:
         os.write(first._port, encode({"id": "1", "op": "run", "function": "", "bytes": 100})[:-1])
         os.write(first._port, encode({"id": "1", "op": "data", "data": b"half of it"})[:30])
-        # The port stays: the next program speaks on the same connection.
+        # The port persists: the next program uses the same connection.
         assert compute(first, b"abc") == sha256(b"abc")
 
 
@@ -122,7 +122,7 @@ def test_a_full_disk_is_told_to_the_guest_and_the_channel_goes_on(new_channel, s
         ballast.fill()
         with pytest.raises(RequestFailed, match="No space left"):
             compute(port, os.urandom(300_000))
-        # The program ends in the middle of a request, and what has come of that does not fit.
+        # The program ends in the middle of a request, and its partial input does not fit on the disk.
         os.write(port._port, encode({"id": "1", "op": "run", "function": "", "bytes": 100}))
         until(lambda: (disk / "port.in").stat().st_size == 0)
         ballast.fill()
@@ -149,7 +149,7 @@ def test_a_guest_does_not_fill_the_log(new_channel, caplog):
         for _ in range(100):
             with pytest.raises(RequestFailed):
                 compute(port, b"", "nonsense")
-    # Ten at once, and one per five seconds.
+    # Ten at once, then one per five seconds.
     assert 10 <= len([record for record in caplog.records if "request of instance" in record.getMessage()]) < 100
 
 
@@ -196,7 +196,7 @@ def test_what_the_function_cannot_take_is_told(new_channel):
 
 @pytest.fixture
 def failing():
-    """Compute in a thread, which is returned with why that failed, once it has."""
+    """Return a function that computes in a thread, and returns the thread and the list of its failures."""
 
     def start(port):
         failures = []
@@ -225,8 +225,9 @@ def test_a_computation_that_takes_too_long_is_stopped(new_channel):
 
 
 def test_a_long_computation_gives_signs_of_life(bench, new_channel, until, failing, monkeypatch):
-    """The guest waits no longer than 20 s for a word; each time it looks at the clock, which it does at least once
-    between two words and once a second, one has passed.
+    """The guest waits at most 20 s for a message. Its clock advances by 1 s each time that it is read.
+
+    It is read at least once between two messages, and once a second.
     """
     monkeypatch.setattr(channels, "SIGN_OF_LIFE_S", 0.02)
     ticks, seen_s = itertools.count(), [0]

@@ -1,4 +1,4 @@
-"""Slots that are kept for instances: one agent with the real simulated driver."""
+"""Slots that are held for instances: one agent with the real simulated driver."""
 
 import hashlib
 import threading
@@ -29,7 +29,7 @@ def observed(bench, slot=SLOT):
 
 @pytest.fixture
 def compute(tmp_path):
-    """Compute as a guest does; returns the result."""
+    """Return a function that computes like a guest and returns the result."""
 
     def run(bench, instance="vm", function="", data=b"abc", limit_s=60.0):
         (tmp_path / "in").write_bytes(data)
@@ -126,7 +126,7 @@ def test_a_computation_whose_limit_is_over_before_it_begins_is_stopped(bench, un
 
 def test_a_load_that_fails_is_told_to_whoever_waits_and_tried_again(bench):
     bench.driver.fail_next_load(bench.address)
-    with bench.jobs.changed:  # nothing happens to the slot before it is waited for
+    with bench.jobs.changed:  # so that the slot does not change before the wait begins
         hold(bench)
         with pytest.raises(SlotFault, match="loading sha256 failed"):
             bench.jobs.holds.wait_ready("vm", [SLOT], PATIENCE_S)
@@ -156,7 +156,7 @@ def test_a_slot_goes_from_one_instance_to_another_scrubbed(bench, until, compute
     hold(bench, "other", epoch=2)
     bench.jobs.holds.wait_ready("other", [SLOT], PATIENCE_S)
     assert not any(bench.driver.memory(bench.address))
-    # What is said late in the name of the instance before changes nothing.
+    # A late command for the previous instance has no effect.
     free(bench, "vm", epoch=1)
     assert observed(bench)[0] == "other"
 

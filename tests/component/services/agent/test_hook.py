@@ -1,4 +1,4 @@
-"""The hook as libvirt calls it, with an agent behind its socket."""
+"""The hook as called by libvirt, with an agent behind its socket."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from .node import HOOK, SLOTS, xml
 
 
 class TestHook:
-    """The hook as libvirt calls it, with an agent behind its socket."""
+    """The hook as called by libvirt, with an agent behind its socket."""
 
     @pytest.fixture
     def ask(self, host, tmp_path):

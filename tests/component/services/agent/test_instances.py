@@ -1,4 +1,4 @@
-"""Instances from the hook's question to their end: the real agent, a hypervisor and a scheduler in memory."""
+"""Instances from the hook's request to their end: the real agent, with a hypervisor and a scheduler in memory."""
 
 import contextlib
 import threading
@@ -75,7 +75,7 @@ def test_a_machine_that_is_about_to_start_keeps_its_slots_although_it_does_not_r
 
 
 def test_a_machine_that_is_started_again_has_slots_whatever_is_heard_of_its_end(host, until):
-    """Hard reboot: the end of the machine before is told while the next start is under way, and after it."""
+    """Hard reboot: the end of the old machine is reported during the next start, and after it."""
     host.boot(xml())
     for _ in range(5):
         host.machines.end("vm", told=False)
@@ -181,14 +181,14 @@ def test_a_machine_without_accelerator_flavor_is_nobodys_business(host):
     assert host.slots.calls == []
 
 
-# Slots that guests drive themselves ---------------------------------------------------------------------------------
+# Slots that guests drive directly -----------------------------------------------------------------------------------
 
 ADDRESSES = ["ffff:00:00.0", "ffff:00:00.1"]
 
 
 @pytest.fixture
 def passing(bench, host):
-    """The same compute node, with cards that tell an address for each slot."""
+    """Return the compute node with cards that have a PCI address for each slot."""
     host.instances.stop()
     bench.driver.virtual_function = dict(
         zip((SlotAddress(*slot.split("/")[1:]) for slot in SLOTS), ADDRESSES, strict=True)
@@ -211,14 +211,14 @@ def test_a_machine_that_cannot_have_channels_may_have_functions(passing, until):
 
 def test_functions_and_ports_that_are_not_its_are_taken_from_a_machine(passing, until):
     passing.instances.asked("prepare", xml())
-    # It comes with the function of the other slot, as one would that was changed while the agent was away.
+    # The machine has the function of the other slot, as if its slots had changed while the agent was down.
     passing.machines.begin(xml(), ports=[0], functions={0: ADDRESSES[1]})
     until(lambda: passing.machines.functions("vm") == {0: ADDRESSES[0]})
     until(lambda: passing.machines.ports("vm") == [])
 
 
 def test_a_slot_that_went_to_another_instance_meanwhile_is_not_passed(passing, until, monkeypatch):
-    # While a function that is not its is taken away, the slot of the machine is freed and kept for somebody else.
+    # While a function is removed from the machine, the machine's slot is freed and held for another instance.
     machines, bench, passed = passing.machines, passing.bench, []
     attach, detach = machines.attach_function, machines.detach_function
 
@@ -253,7 +253,7 @@ def test_a_function_that_a_guest_does_not_let_go_keeps_nothing_else_from_it(pass
 
 
 def test_a_machine_that_cannot_have_channels_is_refused_a_slot_that_needs_one(passing, until):
-    # Only the first slot of this host is driven by guests themselves.
+    # Only the first slot of this host can be driven by guests directly.
     passing.instances.stop()
     first = SlotAddress(*SLOTS[0].split("/")[1:])
     passing.bench.driver.virtual_function = {first: ADDRESSES[0]}.get
@@ -280,7 +280,7 @@ def test_a_function_that_a_machine_lost_is_passed_again(passing, until):
 
 
 def test_a_function_is_not_passed_before_its_slot_is_scrubbed_and_loaded(passing, until, monkeypatch):
-    """A machine that began to run while the agent was away."""
+    """The machine started while the agent was down."""
     may_load, driver = threading.Event(), passing.bench.driver
     load = driver.load
     monkeypatch.setattr(driver, "load", lambda *arguments: may_load.wait(60) and load(*arguments))

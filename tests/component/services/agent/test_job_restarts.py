@@ -1,4 +1,4 @@
-"""What an agent finds of its jobs when it is started again."""
+"""The state of an agent's jobs after a restart."""
 
 import pytest
 
@@ -73,7 +73,7 @@ def test_jobs_of_a_slot_that_is_missing_after_a_restart_are_held_all_the_same(
         monkeypatch.setattr(restarted, "_clock", lambda: later_s)
         restarted.expire()
         assert (restarted.all(), reported()[-1]) == ([], ("ResultExpired", "j", 1))
-    # The slot is back.
+    # The slot is available again.
     assert [job.phase for job in new_jobs().all()] == ([] if phase is Phase.HELD else [phase])
 
 
@@ -91,7 +91,7 @@ def test_a_restart_removes_what_belongs_to_no_job_and_what_was_being_computed(jo
 def test_an_input_that_is_complete_on_disk_is_staged_whatever_the_journal_had_time_for(
     jobs, new_jobs, commands, reported
 ):
-    """The file gets its name when it is complete, checked and synced; a power loss may take the note of it."""
+    """The file gets its name when it is complete, checked and synced. A power loss may lose the journal entry."""
     give(jobs, commands, phase=Phase.WAITING)
     jobs.files.input_path("j").write_bytes(b"input")
     restarted = new_jobs()

@@ -1,4 +1,4 @@
-"""The jobs an agent holds, without slots."""
+"""The jobs that an agent holds, without real slots."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_slots_have_fences_of_their_own(jobs, commands):
 
 
 def test_of_an_input_is_told_what_is_here_while_that_is_not_as_planned(jobs, commands, tmp_path, clock):
-    # 5 MB in 5 s; nothing was to be told before the first of them is due.
+    # 5 MB in 5 s, so 1 MB is less than planned. Nothing is reported of an input that is not due yet.
     plan = {"input_bytes": 5_000_000, "transfer": (RateSegment(0.0, 5.0, 8e6),)}
     now_s = clock()
     jobs._clock = lambda: now_s
@@ -56,7 +56,7 @@ def test_of_an_input_is_told_what_is_here_while_that_is_not_as_planned(jobs, com
     give(jobs, commands, "late", Phase.WAITING, **plan, dispatched_at=now_s - 3.0)
     (tmp_path / "inputs" / "late.part").write_bytes(bytes(1_000_000))
     assert {job.job: job.moved_bytes for job in jobs.observed()} == {"punctual": None, "late": 1_000_000}
-    # By another plan, that is what was to be here.
+    # According to the new plan, 1 MB is as planned.
     other = RetimeJob(job="late", attempt=1, dispatched_at=now_s, transfer=(RateSegment(0.0, 400.0, 8e4),))
     assert jobs.order(commands.command(other)).outcome == "accepted"
     assert {job.moved_bytes for job in jobs.observed()} == {None}
@@ -109,7 +109,7 @@ def test_an_input_that_was_kept_is_used_by_the_next_attempt(jobs, commands, repo
     assert reported()[-1] == ("InputStaged", "j", 2)
 
 
-# Attempts that overlap: the pool gave a job a new place while the old attempt still computes
+# Overlapping attempts: the pool planned a job again while its old attempt still computes
 
 
 def test_an_older_attempt_that_ends_late_does_not_touch_the_newer_one(jobs, commands, tmp_path, reported):
@@ -158,13 +158,13 @@ def test_a_job_that_failed_is_reported_once_and_is_not_computed_again_by_itself(
     assert jobs.next() == []
 
 
-# What fails after an event is recorded
+# Failures after an event was recorded
 
 
 def test_a_file_that_cannot_be_deleted_keeps_no_other_command_from_its_effect(jobs, commands, tmp_path):
     give(jobs, commands, "j", Phase.WAITING)
     give(jobs, commands, "k", Phase.RUNNING)
-    (tmp_path / "inputs" / "j").mkdir()  # cannot be removed as a file is
+    (tmp_path / "inputs" / "j").mkdir()  # cannot be removed like a file
     stopped, waiting = [], [jobs.end_of("j"), jobs.end_of("k")]
     jobs.stop = lambda *attempt: stopped.append(attempt)
     outcomes = jobs.execute("s", 1, [commands.release("j"), commands.release("k")])
@@ -194,7 +194,7 @@ def test_the_slot_gets_the_staged_job_of_lowest_order(jobs, commands):
     assert jobs.started().uuid == "c"
 
 
-# Results and those who wait for them
+# Results and the streams that wait for them
 
 
 def test_whoever_waits_for_a_job_is_told_its_end(jobs, commands):

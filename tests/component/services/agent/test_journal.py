@@ -1,4 +1,4 @@
-"""What an agent must not forget."""
+"""The state that an agent must not lose."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def held(commands, job="j", phase=Phase.WAITING, **fields):
 
 
 def keep(journal, *jobs, reports=(), command=None):
-    """Record jobs, and reports on them."""
+    """Record jobs, and reports about them."""
     commands = [] if command is None else [i.KeepCommand(command)]
     journal.record([*commands, *map(i.KeepJob, jobs), *map(i.Report, reports)])
 
@@ -140,7 +140,7 @@ def test_a_number_is_never_given_to_a_second_report(journal):
     ((last, _),) = journal.reports(1)
     journal.taken(last)
     keep(journal, reports=[staged("b")])
-    journal.taken(last)  # late, and again
+    journal.taken(last)  # late and repeated
     assert [report.job for _, report in journal.reports(10)] == ["b"]
 
 

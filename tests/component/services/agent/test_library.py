@@ -1,4 +1,4 @@
-"""What an agent says of its library: each bitstream of the catalogue, verified or with the reason why it is not."""
+"""The report of an agent on its library: each bitstream of the catalogue is verified, or has a reason why not."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ BOARD = "fast"
 
 @pytest.fixture
 def shelf(catalogue, tmp_path):
-    """A library in which all is as it should be, its key, and what looks into it."""
+    """Return a valid library, its key, and the endpoint that reports on it."""
     key, library = Ed25519PrivateKey.generate(), BitstreamLibrary(tmp_path)
     library.fill(catalogue, catalogue.board(BOARD), key)
     return library, key, endpoint.LibraryEndpoint(library, catalogue, key.public_key())

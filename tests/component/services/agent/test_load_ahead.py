@@ -1,4 +1,4 @@
-"""A slot that is told to load ahead of jobs: one agent with the real simulated driver."""
+"""Loads of functions ahead of jobs: one agent with the real simulated driver."""
 
 from fpga_pool.model.messages.agents import HoldSlot, LoadFunction
 
@@ -11,7 +11,7 @@ def ahead(bench, function="sha256", replaces=""):
 
 
 def functions(bench):
-    """Return what the slot told that it loads."""
+    """Return the functions whose loading the slot has reported."""
     return [item.function for item in list(bench.scheduler.reports) if getattr(item, "state", "") == "LOADING"]
 
 
@@ -26,7 +26,7 @@ def test_an_empty_slot_loads_and_the_job_that_comes_finds_its_function(bench, un
 def test_what_was_decided_about_another_state_of_the_slot_is_not_done(bench, until):
     bench.execute(ahead(bench))
     until(lambda: bench.slot_states() == ["LOADING", "READY"])
-    # Another scheduler, which has not heard of that, decides so too; and one knows.
+    # A scheduler that does not know of this load sends another one, which is outdated. The next one is up to date.
     bench.execute(ahead(bench, "aes"))
     bench.execute(ahead(bench, "wordcount", replaces="sha256"))
     until(lambda: functions(bench) == ["sha256", "wordcount"])
@@ -89,7 +89,7 @@ def test_what_takes_the_place_of_a_load_ahead_changes_nothing_and_counts_as_exec
     command = ahead(bench, "aes", replaces="sha256")
     assert bench.execute(command.without_effect()) == ["accepted"]
     assert bench.agent.heartbeat().slots[0].sequence == command.sequence
-    # The load itself, after that, is a repeat.
+    # The load itself counts as a repetition after that.
     assert bench.execute(command) == ["repeated"]
     bench.execute(ahead(bench, "wordcount", replaces="sha256"))
     until(lambda: functions(bench)[-1] == "wordcount")

@@ -1,4 +1,4 @@
-"""The log of an agent carries the ids of the requests behind the commands that it gets."""
+"""The log of an agent contains the ids of the requests that caused its commands."""
 
 import logging
 
@@ -14,7 +14,7 @@ from fpga_pool.services.agent.outcomes import note_outcomes
 
 @pytest.fixture
 def lines():
-    """What is logged, with the id of the request that oslo.log puts before it."""
+    """Yield the log lines, each with the request id that oslo.log puts before it."""
     found = []
     handler = logging.Handler()
     handler.emit = lambda record: found.append((get_current().request_id, record.levelname, record.getMessage()))
@@ -29,7 +29,7 @@ def lines():
 
 @pytest.fixture
 def call():
-    """The context of the scheduler's call, in the thread that answers it."""
+    """Yield the context of the scheduler's call, in the thread that answers it."""
     cleared = ClearRequestContext()
     cleared.setUp()
     yield RequestContext()

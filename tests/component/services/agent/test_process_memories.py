@@ -1,4 +1,4 @@
-"""Processes of gangs that go on from saved memories, and guests that do not end when they are told to."""
+"""Processes of gangs that continue from saved memories, and guests that do not end when requested."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from .gang_host import BEHIND, FRONT, Host
 
 
 class Memories:
-    """A runner of two guests at the most whose processes go on from saved memories, as those of real guests do."""
+    """A runner of at most two guests. Like those of real guests, its processes continue from saved memories."""
 
     def __init__(self):
         self.seen, self.memories, self.calls = {}, {"old.1.0"}, []
@@ -71,7 +71,7 @@ def test_a_saved_memory_is_told_and_left_to_who_goes_on_from_it(host, memories):
     (saved,) = host.settle()
     assert (saved.saved, saved.done_s) == ("a.1.0", 4.0)
     assert (memories.seen, "a.1.0" in memories.memories) == ({}, True)
-    host.obey(host.about(StopProcess, saved="a.1.0"))  # nobody goes on from it
+    host.obey(host.about(StopProcess, saved="a.1.0"))  # it will not be continued
     assert host.names() == ["ProcessStopped"]
     assert memories.memories == {"old.1.0"}
 
@@ -87,7 +87,7 @@ def test_a_memory_that_nobody_has_gone_on_from_yet_is_passed_on_or_removed(host,
 
 
 def test_one_that_was_asked_for_and_may_still_turn_up_is_not_told_as_saved(host, memories):
-    """Its launch was not answered: it is saved as it came once nothing of it can come to be any more."""
+    """Its launch was not answered. It is reported as saved once it is certain that its guest cannot appear any more."""
     memories.launch, end = lambda *_: unavailable(), memories.end
     host.obey(host.launch("a", saved="old.1.0"))
     with pytest.raises(ServiceUnavailable):
@@ -104,7 +104,7 @@ def test_one_that_was_asked_for_and_may_still_turn_up_is_not_told_as_saved(host,
 
 def test_an_agent_that_was_killed_between_telling_and_leaving_leaves_the_memory(host, memories):
     memories.seen[Key("b", 0, 1)] = memories._running(Phase.RUNNING, 0, FRONT)
-    memories.save(Key("b", 0, 1))  # of b nothing is held: it was told
+    memories.save(Key("b", 0, 1))  # the agent holds nothing about b: the save was reported
     assert host.names() == []
     assert memories.seen == {}
     assert "b.1.0" in memories.memories
@@ -131,7 +131,7 @@ def test_a_guest_that_a_killed_agent_left_in_no_tier_is_put_into_its_own(host, m
 
 @pytest.mark.parametrize("failure", [ServiceUnavailable, Conflict])
 def test_a_guest_that_cannot_be_ended_keeps_no_other_from_being_ended_or_launched(host, memories, failure):
-    """Of three processes that are to end the first two do not; the third does, and a fourth comes to its place."""
+    """Of three processes that are to end, the first two do not. The third ends, and a fourth takes its place."""
     host.obey(host.launch("a"), host.launch("b", BEHIND), host.launch("c", number=1))
     host.settle()
     memories.seen[Key("stray", 0, 1)] = memories._running(Phase.RUNNING, 5, FRONT)
@@ -151,7 +151,7 @@ def test_a_guest_that_cannot_be_ended_keeps_no_other_from_being_ended_or_launche
         ("ProcessStopped", "c"),
         ("ProcessStarted", "d"),
     ]
-    assert {key.gang for key in memories.seen} == {"a", "b", "d", "stray"}  # e has no place yet
+    assert {key.gang for key in memories.seen} == {"a", "b", "d", "stray"}  # the place of e is not free yet
     memories.end = end
     assert host.names() == ["ProcessStopped", "ProcessStopped", "ProcessStarted"]
     assert {key.gang for key in memories.seen} == {"d", "e"}
@@ -173,7 +173,7 @@ def unavailable():
 
 
 def test_a_memory_that_nobody_wants_is_removed_while_commands_can_come(host, memories):
-    """The directory may take its time: nobody waits for it who would execute a command or send a heartbeat."""
+    """The removal may take long, and must not delay commands and heartbeats."""
     host.settle()
     owned, discard = [], memories.discard
 

@@ -1,4 +1,4 @@
-"""The agent's part of gangs: commands come true, whatever is lost on the way, and what happened is told once."""
+"""The agent's part of gangs: commands are carried out despite failures, and each event is reported once."""
 
 import logging
 
@@ -47,7 +47,7 @@ def test_a_process_comes_to_the_foreground_when_the_one_before_has_left(host):
     host.settle()
     host.obey(host.about(SetTier, "b", tier=FRONT))
     assert host.names() == []
-    assert host.guests()["b"].tier is BEHIND  # its place is not free yet
+    assert host.guests()["b"].tier is BEHIND  # the foreground is not free yet
     host.obey(host.about(StopProcess, "a"))
     assert host.names() == ["ProcessStopped"]
     assert host.guests()["b"].tier is FRONT
@@ -171,7 +171,7 @@ def test_while_the_hypervisor_does_not_answer_nothing_is_concluded(host):
 
 @pytest.mark.parametrize("kill_after", range(1, 40))
 def test_an_agent_that_is_killed_at_any_moment_goes_on_where_it_was(host, kill_after):
-    """Two processes share a processor; one ends, the other comes forward, is saved, and ends: each step once."""
+    """Two processes share a processor. One ends; the other is moved to the foreground, saved and ended, each once."""
     script = [
         lambda: host.obey(host.launch("a", work_s=10.0), host.launch("b", BEHIND, work_s=100.0)),
         lambda: setattr(host, "now_s", host.now_s + 11.0),
@@ -191,7 +191,7 @@ def test_an_agent_that_is_killed_at_any_moment_goes_on_where_it_was(host, kill_a
         except Killed:
             host.kill()
             host.start()
-            if sequences != host.sequence:  # the scheduler has no answer: it says the same again
+            if sequences != host.sequence:  # the scheduler got no answer and repeats the command
                 host.sequence = sequences
                 act()
             host.settle()

@@ -1,4 +1,4 @@
-"""One agent: commands, reports and heartbeats, restarts."""
+"""An agent: commands, reports and heartbeats, restarts."""
 
 import threading
 
@@ -47,7 +47,7 @@ def test_a_heartbeat_tells_how_slots_are_linked(bench, new_driver):
 
 
 def test_counters_are_in_the_first_heartbeat_after_they_were_measured_and_in_no_other(new_bench, monkeypatch, until):
-    bench = new_bench(heartbeat_s=100.0)  # no heartbeat of its own takes what is measured below
+    bench = new_bench(heartbeat_s=100.0)  # no regular heartbeat takes the counters that are measured below
     until(lambda: bench.scheduler.heartbeats)
     bench.assign("j")
     until(lambda: bench.told("j")[-1:] == ["JobFinished"])
@@ -57,10 +57,10 @@ def test_counters_are_in_the_first_heartbeat_after_they_were_measured_and_in_no_
     assert bench.agent.heartbeat().counters is None
     assert found == bench.agent.meter.last
     assert found.memory_bytes > found.used_bytes > 0
-    # The worker of the CPU pool moves nothing over a DMA.
+    # The CPU worker transfers nothing by DMA.
     (card,) = found.cards
     assert card.card == "sim0"
-    # 20 bytes of input, and a digest in hexadecimal with a line's end.
+    # 20 bytes of input, and a hexadecimal digest with a newline.
     assert bench.worker.moved_bytes == 20 + 65
     assert card.dma_bps > 0
 
@@ -97,7 +97,7 @@ def test_heartbeats_say_how_many_reports_wait_and_these_come_in_order_when_the_s
     until(lambda: bench.scheduler.heartbeats)
     bench.scheduler.away = True
     bench.assign("j")
-    # LOADING, READY, BUSY, READY of the slot; InputStaged, JobStarted, JobFinished of the job.
+    # LOADING, READY, BUSY and READY of the slot; InputStaged, JobStarted and JobFinished of the job.
     until(lambda: bench.agent.heartbeat().unreported == 7)
     bench.scheduler.away = False
     until(lambda: bench.told("j") == ["InputStaged", "JobStarted", "JobFinished"])
@@ -118,7 +118,7 @@ def test_what_the_end_of_a_job_says_as_well_is_not_told_before_it_where_both_wai
 
 
 def test_no_report_overtakes_a_heartbeat_that_says_all_is_reported(bench, until, monkeypatch):
-    """1. A heartbeat is on its way.  2. A job goes on.  3. The heartbeat arrives before any report of it."""
+    """A heartbeat is on its way while a job progresses. It arrives before any report of the job."""
     reported_meanwhile = []
     heard = bench.scheduler.heartbeat
 

@@ -13,7 +13,7 @@ from fpga_pool.services.agent.shaper import HEAD_START_S, LINGER_S, FlowShaper
 #: 4 Mbit/s for 10 s, nothing for 10 s, then 6 Mbit/s for 10 s.
 PLAN = (RateSegment(0.0, 10.0, 4e6), RateSegment(20.0, 30.0, 6e6))
 BEGIN_S = 1000.0
-#: What an earlier agent left.
+#: A flow that an earlier agent has left.
 LEFT = Flow(
     key="gone.1",
     source_address="192.0.2.1",
@@ -24,7 +24,7 @@ LEFT = Flow(
 
 
 class Kernel(EgressDriver):
-    """An egress driver without a network: what it holds stays when an agent dies."""
+    """An egress driver without a network. Like the kernel, it keeps its flows when an agent dies."""
 
     def __init__(self):
         self.limits = {}
@@ -74,13 +74,13 @@ def kernel():
 
 @pytest.fixture
 def hand():
-    """A clock that a test moves."""
+    """Return a clock that tests set."""
     return Clock()
 
 
 @pytest.fixture
 def new_shaper(kernel, journal, hand, monkeypatch):
-    monkeypatch.setattr("fpga_pool.services.agent.shaper.LOOK_S", 0.05)  # how soon it sees that a clock was moved
+    monkeypatch.setattr("fpga_pool.services.agent.shaper.LOOK_S", 0.05)  # how soon it sees a changed clock
     made = []
 
     def start():
@@ -105,7 +105,7 @@ def shape():
 
 @pytest.fixture
 def note(journal):
-    """Have an action in the journal, as the agent does before it is carried out."""
+    """Return a function that records an action in the journal, like the agent before it executes the action."""
 
     def command(action):
         name = f"{action.job}.{action.attempt}"
@@ -126,7 +126,7 @@ def test_follows_the_plan(new_shaper, kernel, hand, shape, until):
     until(lambda: kernel.rates() == {"j.1": 0.0})
     hand.now_s = BEGIN_S + 25.0
     until(lambda: kernel.rates() == {"j.1": 6e6})
-    # Later than planned it goes on at the last rate.
+    # After the end of its plan, a flow continues at the last rate.
     hand.now_s = BEGIN_S + 35.0
     shaper.take(shape("other", port=5001))
     until(lambda: kernel.rates() == {"j.1": 6e6, "other.1": 6e6})

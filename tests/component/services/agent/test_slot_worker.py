@@ -21,16 +21,16 @@ DONE = ["InputStaged", "JobStarted", "JobFinished"]
 
 
 def held(bench, job):
-    """Say whether a result is held."""
+    """Return whether the result of a job is held."""
     found = bench.jobs.get(job)
     return found is not None and found.phase is Phase.HELD
 
 
 @pytest.fixture
 def fails_once(monkeypatch):
-    """Make a method fail at its next call by the slot's thread, with an error of no known kind.
+    """Return a function that makes the next call of a method by the slot's thread fail with an unknown error.
 
-    Returns a list that holds the error then.
+    That function returns a list, which contains the error after the failure.
     """
     monkeypatch.setattr(slot_worker, "AGAIN_S", 0.02)
 
@@ -85,7 +85,7 @@ def test_jobs_run_one_after_the_other_in_their_order_and_a_loaded_function_stays
     bench.assign("second", order=1)
     until(lambda: all(held(bench, job) for job in ("first", "second", "third")))
     until(lambda: bench.slot_states()[-1] == "READY" and bench.slot_states().count("BUSY") == 3)
-    # A slot that goes on with the next job need not have told that it was ready for it.
+    # A slot that continues with the next job may skip the report that it is READY.
     assert [state for state in bench.slot_states() if state != "READY"] == ["LOADING"] + ["BUSY"] * 3
 
 
@@ -140,7 +140,7 @@ def test_a_card_that_disappears_while_idle_is_noticed(bench, until):
 def test_a_card_that_was_away_between_two_looks_is_loaded_again(bench, until):
     bench.assign("j")
     until(lambda: held(bench, "j") and bench.state() == "READY")
-    with bench.jobs.changed:  # the slot's thread waits
+    with bench.jobs.changed:  # the slot's thread cannot run meanwhile
         bench.driver.remove_card("sim0")
         bench.driver.restore_card("sim0")
     until(lambda: bench.slot_states()[-1] == "EMPTY")
@@ -194,7 +194,7 @@ def test_an_input_that_the_function_cannot_take_fails_the_job_for_good(bench, un
 
 def test_an_input_that_cannot_be_read_fails_the_attempt_and_the_slot_goes_on(bench, until):
     bench.execute(bench.commands.assign("j"))
-    bench.jobs.staged("j")  # but there is no file
+    bench.jobs.staged("j")  # but the file does not exist
     until(lambda: bench.failure("j"))
     assert (bench.failure("j").code, bench.failure("j").retryable) == ("fpga_pool.agent_error", True)
     bench.assign("k")
@@ -204,7 +204,7 @@ def test_an_input_that_cannot_be_read_fails_the_attempt_and_the_slot_goes_on(ben
 def test_a_job_whose_result_finds_no_room_is_computed_again_and_loses_no_attempt(bench, until, monkeypatch):
     monkeypatch.setattr(slot_worker, "AGAIN_S", 0.02)
     sink = bench.settings.state_dir / "scratch" / "sim0-slot0.out"
-    sink.symlink_to("/dev/full")  # the driver removes it with what it could not write
+    sink.symlink_to("/dev/full")  # the driver removes the link with the partial result
     bench.assign("j", data=b"abc")
     until(lambda: bench.told("j") == ["InputStaged", "JobStarted", "JobFinished"])
     assert not sink.is_symlink()
@@ -236,7 +236,7 @@ def test_slot_memory_is_scrubbed_between_projects(bench, until):
     assert bench.driver.memory(bench.address).rstrip(b"\0") == b"q"
 
 
-# Drivers that fail, and events that are not possible
+# Failures of drivers, and events that are not possible
 
 
 def test_a_faulted_slot_whose_card_says_busy_is_offered_again(bench, until, monkeypatch):
@@ -302,7 +302,7 @@ def test_no_job_computes_on_memory_that_could_not_be_cleared_of_anothers_data(be
     assert bench.driver.memory(bench.address).rstrip(b"\0") == b"c"
 
 
-# Withdrawal
+# Releases
 
 
 def test_the_release_of_a_running_job_stops_it_and_leaves_nothing(new_bench, until):
@@ -320,7 +320,7 @@ def test_a_job_that_is_released_just_before_its_computation_begins_is_stopped_to
     run = bench.driver.run
 
     def released_in_between(*arguments):
-        bench.execute(bench.commands.release("j"))  # the stop that this leads to comes too early
+        bench.execute(bench.commands.release("j"))  # the resulting stop request comes too early
         return run(*arguments)
 
     monkeypatch.setattr(bench.driver, "run", released_in_between)
@@ -384,7 +384,7 @@ def test_slots_of_a_card_load_in_turn_in_the_order_in_which_their_loads_begin(be
 
     def slow_for_the_first(*arguments):
         if threading.current_thread().name == f"slot-{SLOT}":
-            time.sleep(0.05)  # the second one has its bitstream before
+            time.sleep(0.05)  # the second slot gets its bitstream earlier
         return read(*arguments)
 
     monkeypatch.setattr(bench.driver, "load", noted)
@@ -414,7 +414,7 @@ def test_an_evicted_job_leaves_its_slot_at_once_and_ends_on_the_cpu(new_bench, u
     bench.assign("j", function="wordcount", data=b"one two")
     until(lambda: bench.state() == "BUSY")
     assert bench.execute(bench.commands.evict("j"), bench.commands.assign("k")) == ["accepted", "accepted"]
-    # 7 bytes take 70 ns on the CPU; the slot would take 300 s.
+    # 7 bytes take 70 ns on the CPU. The slot would take 300 s.
     again = bench.commands.assign("j", attempt=2, function="wordcount", slot=CPU_WORKER, input_bytes=7)
     bench.execute(again)
     until(lambda: bench.told("j")[-1:] == ["JobFinished"])

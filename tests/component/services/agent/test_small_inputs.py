@@ -1,4 +1,4 @@
-"""Small inputs and results, which the journal keeps, and ends that are recorded together or cannot be."""
+"""Small inputs and results, which the journal keeps, and ends that are recorded together or cannot be recorded."""
 
 import sqlite3
 import threading
@@ -68,7 +68,7 @@ def test_a_released_job_leaves_nothing_in_the_journal(jobs, commands, journal):
 def test_ends_are_told_when_they_are_recorded_and_those_that_wait_are_recorded_together(
     jobs, commands, journal, monkeypatch
 ):
-    jobs.on_end = lambda: None  # somebody else records them
+    jobs.on_end = lambda: None  # the ends are recorded later
     for uuid, slot in (("a", SLOT), ("b", OTHER), ("c", SLOT)):
         finish_small(jobs, give_small(jobs, commands, uuid, Phase.RUNNING, slot=slot))
     waiting = jobs.end_of("a")
@@ -126,7 +126,7 @@ def test_an_attempt_that_is_assigned_while_the_end_of_the_one_before_is_recorded
     def record_slowly(instructions, **options):
         monkeypatch.setattr(journal, "record", record)
         assigning.start()
-        looked.wait(0.2)  # it must not look before the end is recorded, which deletes the input
+        looked.wait(0.2)  # it must not check before the end is recorded, which deletes the input
         record(instructions, **options)
 
     monkeypatch.setattr(journal, "record", record_slowly)
@@ -136,7 +136,7 @@ def test_an_attempt_that_is_assigned_while_the_end_of_the_one_before_is_recorded
 
 
 def fill_the_disk(patch, journal):
-    """Have the first part of a change recorded, and the next one not."""
+    """Let the first instruction of each change be recorded, and fail after it."""
     record = journal.record
 
     def full(instructions, **options):

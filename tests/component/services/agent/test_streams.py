@@ -1,4 +1,4 @@
-"""What the data port may do, by the jobs that the agent holds."""
+"""The permissions of the data port, according to the jobs that the agent holds."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_a_stream_that_is_faster_than_the_command_hears_of_it_and_one_of_a_later
 
 def test_each_stream_hears_once_of_its_job_whatever_other_commands_are_executed_meanwhile(streams, jobs, commands):
     first, second = streams.announcement(GRANT), streams.announcement(GRANT)
-    first.add_done_callback(lambda _: jobs.announcements.changed([]))  # as another thread that executes commands does
+    first.add_done_callback(lambda _: jobs.announcements.changed([]))  # like another thread that executes commands
     jobs.order(commands.assign("j"))
     assert (first.result(0), second.result(0)) == (None, None)
     assert jobs.announcements._waiting == {}
@@ -155,7 +155,7 @@ def test_a_small_input_of_no_known_job_is_refused(streams):
 
 
 def test_a_flow_has_the_rate_of_what_came_since_the_heartbeat_before(streams, jobs, commands):
-    """1,000 bytes in 0.5 s are 16 kbit/s, and 3,000 in 2 s are 12; 10 bytes of 0.01 s say nothing; it stalls."""
+    """1,000 bytes in 0.5 s are 16 kbit/s, 3,000 in 2 s are 12 kbit/s. 0.01 s is too short to count. Then it stalls."""
     now = [0.0]
     jobs.meter = FlowMeter(lambda: now[0])
     jobs.order(commands.assign("j"))
@@ -176,7 +176,7 @@ def test_a_flow_has_the_rate_of_what_came_since_the_heartbeat_before(streams, jo
 
 
 def test_a_complete_input_is_reported_with_the_begin_of_its_first_stream(streams, jobs, commands, journal, clock):
-    """The first bytes come at 10 s; the stream breaks, and the one that follows has brought the rest at 13.5 s."""
+    """The first bytes come at 10 s. The stream breaks, and the next one has delivered the rest at 13.5 s."""
     now = [10.0]
     jobs.meter = FlowMeter(lambda: now[0])
     jobs.order(commands.assign("j"))
@@ -199,7 +199,7 @@ def test_an_input_without_a_byte_and_a_small_one_that_came_at_once_have_no_begin
 
 
 def test_an_input_that_begins_again_is_measured_from_there_and_forgotten_when_it_is_complete(streams, jobs, commands):
-    """The first 100 bytes of the second stream came before the time that is measured: 400 in 1 s are 3.2 kbit/s."""
+    """The first 100 bytes of the second stream came before the measured time: 400 bytes in 1 s are 3.2 kbit/s."""
     now = [0.0]
     jobs.meter = FlowMeter(lambda: now[0])
     jobs.order(commands.assign("j"))

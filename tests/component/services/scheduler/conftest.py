@@ -50,33 +50,33 @@ from fpga_pool.services.scheduler_settings import SchedulerSettings
 from fpga_pool.store import Store
 from support.peers import Callers, agent_gate, scheduler_gate
 
-#: How long an agent may take to answer; tests with one that is away wait for it.
+#: Timeout of calls to agents. Tests with an unavailable agent wait for it.
 ANSWER_S = 1.0
 KINDS = {"r0": "small", "r1": "small", "r2": "large"}
 
 
 class Agent:
-    """An agent across the process boundary: takes commands, and tells what a test lets it tell."""
+    """An agent across the process boundary. It accepts commands, and reports what a test lets it report."""
 
     target = TARGET
 
     def __init__(self, name):
         self.name = name
-        #: How its slots are linked, by region.
+        #: The links of its slots, by region.
         self.links = {}
         self.commands = []
         self.held = {}
         self.kept = {}
-        #: What it was told to load ahead of jobs.
+        #: The slots and functions that it was told to load ahead of jobs.
         self.ahead = []
         self.owners = []
         self.beats = itertools.count(1)
         self.refuses = None
-        #: Actions of later releases than its own, by name.
+        #: Names of actions that it does not know, as if they belonged to a later release.
         self.unknown = set()
-        #: It cannot execute anything at the moment, and says so.
+        #: Whether it raises ServiceUnavailable for all calls.
         self.unavailable = False
-        #: Cleared while it does not get to answering.
+        #: If cleared, answers to commands are delayed.
         self.answers = threading.Event()
         self.answers.set()
 
@@ -136,7 +136,7 @@ class Agent:
 
 
 class StoppedPlanner:
-    """The planner of one family, taken a step only when a test says so."""
+    """The planner of one family, which makes a step only when a test calls it."""
 
     def __init__(self, bench, family, clock=None, owner="me", epoch=1):
         self.family = family
@@ -154,7 +154,7 @@ class StoppedPlanner:
         )
 
     def step(self):
-        """Returns whether anything was changed, or more is to be looked at."""
+        """Run one cycle; return whether anything was changed, or another cycle is required."""
         result = self._cycle.run()
         log_cycle(result)
         if result.policy is not None:
@@ -188,7 +188,7 @@ class Bench:
             interval_s=0.1,
             refit_interval_s=0.1,
             shard_timeout_s=shard_timeout_s,
-            # Hosts are heard when a test says so.
+            # Tests control when heartbeats arrive.
             pool=PoolSettings(**{"dispatch_lead_s": 0.0, "host_timeout_s": 300.0} | pool),
         )
         agents = AgentAPI(self.transport, self.identity, timeout_s=ANSWER_S)
@@ -201,9 +201,9 @@ class Bench:
         return SchedulerService(*parts, {}, self.clock, online, gangs, tasks, placement, publish=publish)
 
     def start(self, service=None, gate=None):
-        """Start the service and serve it to whom its gate (else one for `api`) lets in; it stops with the test."""
+        """Start the service and serve it until the test ends, to peers that its gate accepts (default: for `api`)."""
         self.service = service or self.service
-        self.service.dry_runs = DryRuns(lambda: 0.0)  # none is long, on however slow a machine
+        self.service.dry_runs = DryRuns(lambda: 0.0)  # no dry run is too long, even on a slow machine
         endpoint = SchedulerEndpoint(self.service)
         gate = gate or scheduler_gate(self.key)
         self._serve(SCHEDULER_TOPIC, self.service.settings.name, endpoint, gate, self.service.refusals)
@@ -217,14 +217,14 @@ class Bench:
         self._stack.callback(self._servers.submit, lambda: (one.stop(), one.wait()))
 
     def host(self, name=None, *, served=True):
-        """Bring up a host; the fake transport keeps what is sent to one that is away, so names are never reused."""
+        """Bring up a host. The fake transport keeps messages to absent hosts, so names are never reused."""
         agent = self.agent(name, served=served)
         self.agents[agent.name] = agent
         self.api.heartbeat(agent.heartbeat(self.clock()))
         return agent
 
     def agent(self, name=None, *, served=True):
-        """The agent of an enrolled host that was not heard of yet."""
+        """Return the agent of an enrolled host that has not sent a heartbeat yet."""
         agent = Agent(name or f"h-{uuid.uuid4().hex[:8]}")
         approve(self.store, agent.name, key_text(self.key.public_key()), self.clock())
         if served:
@@ -255,7 +255,7 @@ class Bench:
         return [job.state.value for job in self.jobs(batch)]
 
     def observe(self, agent, slot, *states):
-        """Report states of a slot, each with the function that it holds."""
+        """Report states of a slot, each with its function and a reason."""
         seen = [
             SlotChanged(slot=slot, at=self.clock(), state=state, function=function, reason=reason)
             for state, function, reason in states
@@ -286,25 +286,25 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def servers():
-    """Servers are stopped in the background, for each takes seconds to stop."""
+    """Yield an executor that stops servers in the background, because each takes seconds to stop."""
     with ThreadPoolExecutor(32) as stopping:
         yield stopping
 
 
 @pytest.fixture
 def bench(tmp_path, new_database, servers, catalogue, key, clock, monkeypatch):
-    # The fake transport is the whole process's: on an exchange of its own no server of another test listens.
+    # The fake transport is shared by the process. With a separate exchange, no server of another test listens.
     exchange = uuid.uuid4().hex
     for place in ("transport", "gathering"):
         monkeypatch.setattr(f"fpga_pool.rpc.{place}.EXCHANGE", exchange)
-    # An agent would send the next one; a test sends one and is not to fail where the machine is busy.
+    # An agent would send another heartbeat, but a test sends one, which must not time out on a busy machine.
     monkeypatch.setitem(scheduler_api._TIMEOUTS_S, "heartbeat", 60.0)
     with ExitStack() as stack:
         yield Bench(stack, servers, new_database(tmp_path / "pool.sqlite"), catalogue, key, clock)
 
 
 class JumpingClock:
-    """A clock that a test can let jump."""
+    """A clock that tests can let jump."""
 
     def __init__(self, clock):
         self._clock = clock
@@ -324,7 +324,7 @@ def jumping_clock(clock):
 
 @pytest.fixture
 def new_agent(bench):
-    """Bring up an agent that was not heard of yet."""
+    """Return a function that brings up an agent that has not sent a heartbeat yet."""
 
     return bench.agent
 
@@ -335,7 +335,7 @@ def running(bench):
 
 
 class Allocations:
-    """Placement, as far as it is asked what it has allocated; it is no place to tell of slots."""
+    """The allocations of Placement. Requests to report slots there fail."""
 
     def __init__(self):
         self.known = {}

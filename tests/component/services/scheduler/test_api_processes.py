@@ -1,4 +1,4 @@
-"""What a process of the API may say of itself, and how it is listed."""
+"""The announcements of API processes to a scheduler, and the list of these processes."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def listed_apis(running):
 
 
 def test_a_process_of_the_api_is_listed_under_the_name_that_it_signs_with_until_it_ends(bench, jumping_clock):
-    """1. Two processes of one host speak; 2. one ends, the other is silent; 3. it speaks again, and is forgotten."""
+    """Two processes of one host announce themselves. One ends, the other is silent, then speaks, and is forgotten."""
     bench.clock = jumping_clock
     running = bench.start(bench.new_service())
     mine, others = (running.api.by(Role.API, name) for name in ("controller-1", "controller-2"))
@@ -20,7 +20,7 @@ def test_a_process_of_the_api_is_listed_under_the_name_that_it_signs_with_until_
     mine.announce(8)
     mine.announce(7)
     assert listed_apis(running) == {"controller-1:7": True, "controller-1:8": True}
-    others.announce(7, ending=True)  # of its own host there is none
+    others.announce(7, ending=True)  # its host has no such process
     assert len(listed_apis(running)) == 2
     mine.announce(8, ending=True)
     jumping_clock.ahead_s += DOWN_S + 1

@@ -1,4 +1,4 @@
-"""Questions that wait for their batch to change."""
+"""Requests that wait for a batch to change."""
 
 import threading
 
@@ -17,7 +17,7 @@ def running(bench):
 
 @pytest.fixture
 def slow_looks(monkeypatch):
-    """Whoever sees a change in time was woken by it."""
+    """Disable periodic checks, so that a request that sees a change in time was woken by it."""
     monkeypatch.setattr("fpga_pool.services.scheduler.endpoint.LOOK_S", 60.0)
 
 

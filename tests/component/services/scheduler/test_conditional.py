@@ -1,4 +1,4 @@
-"""Changes that depend on the version of an object, by calls that come at once."""
+"""Changes that depend on the version of an object, by concurrent calls."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -9,12 +9,12 @@ from fpga_pool.model.exceptions import PreconditionFailed
 from fpga_pool.model.objects.quotas import QuotaLimits
 from fpga_pool.model.preconditions import version_of
 
-#: Calls at once, of which one may succeed.
+#: Number of concurrent calls, one of which may succeed.
 CALLS = 8
 
 
 def refusals(change):
-    """Return how many of CALLS calls at once, each with its number, are refused."""
+    """Return how many of CALLS concurrent calls, each with its number, are refused."""
 
     def call(number):
         try:
@@ -57,7 +57,7 @@ def test_a_batch_is_cancelled_only_as_it_was_seen(running, until):
     def cancelled():
         try:
             return cancel((version_of(running.api.batch_detail("p", batch.uuid)),)).cancel_requested
-        except PreconditionFailed:  # a planner has changed it meanwhile
+        except PreconditionFailed:  # a planner has changed it in the meantime
             return False
 
     until(cancelled)

@@ -1,4 +1,4 @@
-"""Nova's notifications over a real transport, leases in a real database; Placement is what a test says it gave."""
+"""Nova's notifications over a real transport, and leases in a real database. Tests set the allocations of Placement."""
 
 from functools import partial
 from uuid import uuid4
@@ -19,7 +19,7 @@ def pool(with_placement):
 
 @pytest.fixture
 def nova(pool, servers):
-    """Nova's notifier, which the scheduler of the pool listens to, on an exchange of a test's own."""
+    """Yield Nova's notifier, to which the scheduler of the pool listens, on a separate exchange for the test."""
     exchange = uuid4().hex
     cfg.CONF.set_override("control_exchange", exchange)
     cfg.CONF.register_group(NOTIFICATIONS_GROUP)
@@ -39,7 +39,7 @@ def nova(pool, servers):
 
 @pytest.fixture
 def claimed(pool, placement, until):
-    """Have an instance hold slots that Placement has allocated, of a host whose agent sees nothing of guests."""
+    """Return a function that lets an instance hold slots that Placement has allocated. The agent knows no guests."""
     agent = pool.host()
 
     def claim(instance, count):
@@ -60,7 +60,7 @@ def test_a_deleted_instance_gives_its_slots_back_although_its_agent_says_nothing
     del placement.known["gone"], placement.known["stays"]
     nova("instance.delete.end", about("gone"))
     until(lambda: gone() == 0)
-    assert stays() == 1  # nobody has said that it left
+    assert stays() == 1  # no notification has said that it left
 
 
 def test_what_placement_still_gives_is_kept(nova, claimed, placement, until):

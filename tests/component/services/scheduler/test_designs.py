@@ -1,4 +1,4 @@
-"""Designs at the scheduler, on a real database: signers, quotas, and what becomes of jobs and slots."""
+"""Designs at the scheduler, on a real database: signers, quotas, and the effect on jobs and slots."""
 
 import contextlib
 import hashlib
@@ -52,7 +52,7 @@ def request(project="p", key=None, **fields):
 
 @pytest.fixture
 def trusting(running):
-    """A scheduler that trusts a signer."""
+    """Return a function that lets the scheduler trust a signer."""
 
     def trust(*, approves):
         running.service.settings = replace(
@@ -147,7 +147,7 @@ def test_revoked_functions_leave_jobs_and_slots(running, until):
     until(lambda: running.states(batch) == ["WAITING_INPUT"] * 2)
     slot = running.jobs(batch)[0].slot
     running.observe(agent, slot, (SlotState.LOADING, design.function, ""), (SlotState.READY, design.function, ""))
-    assert slot.endswith(("r0", "r1"))  # those of its kind
+    assert slot.endswith(("r0", "r1"))  # the slots of its kind
     running.api.change_design(design.uuid, DesignChange(state="REVOKED", reason="a fault"))
     assert running.states(batch) == ["FAILED", "WAITING_INPUT"]
     assert running.jobs(batch)[0].error_code == "fpga_pool.design_withdrawn"
@@ -163,12 +163,12 @@ def test_tasks_and_pipelines_of_those_who_may_name_a_design_get_slots_for_it_and
             create("p")
     running.api.change_design(design.uuid, DesignChange(state="APPROVED"))
     for create, jobs in works:
-        with pytest.raises(UnknownFunction, match="is not that of an approved design"):
+        with pytest.raises(UnknownFunction, match="does not belong to an approved design"):
             create("q")
         made = create("p")
         until(lambda jobs=jobs, made=made: [job.state for job in jobs(made)] == ["WAITING_INPUT"])
         (job,) = jobs(made)
-        assert job.slot.endswith("/c/r2")  # the one of its kind
+        assert job.slot.endswith("/c/r2")  # the slot of its kind
         with pytest.raises(Conflict, match=r"1 job of mine.* must end first"):
             running.api.delete_design("p", design.uuid)
         running.api.change_design(design.uuid, DesignChange(state="REVOKED"))
@@ -179,7 +179,7 @@ def test_tasks_and_pipelines_of_those_who_may_name_a_design_get_slots_for_it_and
 
 
 def of_each_kind(running, agent, function):
-    """How a project creates a task and a pipeline of one job, and the jobs of either."""
+    """Return functions that create a task and a pipeline of one job, each with a function that lists its jobs."""
 
     def task(project):
         share = ShareRequest(uuid=str(uuid.uuid4()), name="", requester=agent.name, input_bytes=1000)
@@ -215,7 +215,7 @@ def test_instances_of_those_who_may_name_a_design_get_slots_for_it_and_it_stays_
     assert (known.function, known.project_id) == (design.function, "p")
     running.api.change_design(design.uuid, DesignChange(state="REVOKED", reason="a fault"))
     assert running.api.observations().designs == ()
-    with pytest.raises(UnknownFunction):  # as when it is started again
+    with pytest.raises(UnknownFunction):  # as for an instance that is restarted
         claim("vm", "p")
     for project in ("p", None):
         with pytest.raises(Conflict, match=r"1 instance of mine.* must be deleted first"):

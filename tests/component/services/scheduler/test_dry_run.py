@@ -1,4 +1,4 @@
-"""What a scheduler says would become of a batch: what its creation then makes of it, and nothing is stored."""
+"""Dry runs of batches by a scheduler: they predict what creating the batch would do, and store nothing."""
 
 import threading
 import uuid
@@ -27,7 +27,7 @@ def agent(running):
 
 
 def created(running, until, request):
-    """Create a batch; return it and its jobs once all have a place."""
+    """Create a batch; return it and its jobs once all are planned."""
     batch = running.api.create_batch(request).batch
     until(lambda: running.states(batch) == ["WAITING_INPUT"] * len(request.jobs))
     return running.api.batch_detail(request.project_id, batch.uuid).batch, running.jobs(batch)
@@ -35,7 +35,7 @@ def created(running, until, request):
 
 @pytest.mark.parametrize("policy", ["", "ect", "ljf"])
 def test_what_a_dry_run_of_an_idle_pool_says_is_what_the_creation_then_plans(running, agent, until, policy):
-    # Large inputs, so that transfers are planned and there is a lead; 7 jobs share 3 slots.
+    # The inputs are large, so that transfers are planned and there is a lead. 7 jobs share 3 slots.
     functions = ["wordcount"] * 5 + ["sha256", "optical_flow"]
     request = running.request(agent, *functions, policy=policy, input_bytes=10**8)
     plan = running.api.plan_batch(request)
@@ -55,7 +55,7 @@ def test_what_a_dry_run_of_an_idle_pool_says_is_what_the_creation_then_plans(run
 
 
 def rows(running):
-    """Return how many rows each table has."""
+    """Return the number of rows of each table."""
     with running.store.reading() as tx:
         tables = METADATA.sorted_tables
         return {table.name: tx.connection.execute(select(func.count()).select_from(table)).scalar() for table in tables}
@@ -75,9 +75,9 @@ def test_a_dry_run_plans_around_the_work_under_way_and_shows_nothing_of_it(runni
     plan = running.api.plan_batch(running.request(agent, "wordcount", "sha256"))
     assert [(job.index, job.function) for job in plan.job_list] == [(0, "wordcount"), (1, "sha256")]
     assert plan.jobs == 2
-    # Four jobs of 300 s on three slots: one more ends after 600 s at the earliest, but for the moments since then.
+    # Four jobs of 300 s run on three slots. One more ends after 600 s at the earliest, minus the time since then.
     assert plan.planned_makespan_s == pytest.approx(600, abs=100)
-    # Whatever is there may end at once.
+    # The work in progress may end at once.
     assert plan.lower_bound_s == pytest.approx(300, abs=10)
     assert {one.job.uuid for one in running.api.jobs(EVERYTHING)} == {
         one.job.uuid for one in running.api.jobs(Page(project_id="other", limit=100))
@@ -98,7 +98,7 @@ def refusal(method, request):
         (("sha256",), {"policy": "psychic"}),
         (("sha256",), {"policy": "exact"}),
         (("sha256",), {"input_bytes": 1 << 50}),
-        (("sha256", "sha256"), {}),  # beyond the quota
+        (("sha256", "sha256"), {}),  # exceeds the quota
     ],
 )
 def test_a_dry_run_refuses_what_the_creation_refuses_with_the_same_words(running, agent, functions, options):
@@ -204,7 +204,7 @@ def test_a_batch_that_is_divided_is_planned_in_each_shard(bench, until):
     request = bench.request(hosts[0], *["wordcount"] * 6)
     plan = bench.api.plan_batch(request)
     assert {job.host for job in plan.job_list} == {host.name for host in hosts}
-    # Six jobs of 300 s on six slots.
+    # Six jobs of 300 s run on six slots.
     assert plan.planned_makespan_s == pytest.approx(300, abs=1)
     batch, _ = created(bench, until, request)
     assert plan.lower_bound_s == batch.lower_bound_s
@@ -227,7 +227,7 @@ def test_one_dry_run_takes_place_at_a_time_and_holds_up_no_planning(bench, until
         for project in ("p", "other"):
             with pytest.raises(TooManyRequests, match="one at a time"):
                 bench.api.plan_batch(bench.request(agent, "sha256", project=project))
-        created(bench, until, bench.request(agent, "wordcount"))  # its plan is committed meanwhile
+        created(bench, until, bench.request(agent, "wordcount"))  # its plan is committed in the meantime
         goes_on.set()
         assert waiting.result(60).planned_makespan_s > 0
 
@@ -240,7 +240,7 @@ def test_a_project_leaves_as_much_time_as_its_last_dry_run_took():
         with runs.turn(project):
             now[0] += seconds
 
-    take("p", 5.0)  # until 105: the next one is at 110
+    take("p", 5.0)  # until 105; the next one may run at 110
     now[0] = 108.0
     with pytest.raises(TooManyRequests, match=r"project p took a while: the next one is possible in 2\.00 s"):
         take("p", 1.0)
@@ -251,7 +251,7 @@ def test_a_project_leaves_as_much_time_as_its_last_dry_run_took():
         take("p", 0.95)
     now[0] = 112.0
     take("p", 0.03)
-    take("p", 0.03)  # short ones follow one another
+    take("p", 0.03)  # short ones may follow one another
 
 
 def test_a_dry_run_waits_a_moment_for_that_of_another_project():
@@ -266,7 +266,7 @@ def test_a_dry_run_waits_a_moment_for_that_of_another_project():
         with runs.turn("p"):
             taken = executor.submit(take)
             assert waiting.wait(60)
-            # A second one of the same project would take a thread of those that answer others.
+            # A second dry run of the same project would occupy another thread that answers calls.
             with pytest.raises(TooManyRequests, match="one at a time"), runs.turn("p"):
                 pass
             assert not taken.done()

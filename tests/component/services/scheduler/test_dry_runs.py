@@ -1,4 +1,4 @@
-"""What a scheduler says would become of tasks, gangs and pipelines: what their creation then makes of them."""
+"""Dry runs of tasks, gangs and pipelines by a scheduler predict what creating them would do."""
 
 import threading
 import uuid
@@ -48,7 +48,7 @@ def gang(agent, processes, runtime_s=600.0, usage=1.0, project="p"):
 
 
 def pipeline(agent, *edges, function="sha256", input_bytes=1000, project="p"):
-    """A pipeline of subtasks, each given as its name and those of its predecessors."""
+    """Return a pipeline of subtasks, each given by its name and those of its predecessors."""
     subtasks = tuple(
         SubtaskRequest(
             uuid=new_uuid(), name=name, function=function, after=tuple(after),
@@ -64,7 +64,7 @@ DIAMOND = ("a",), ("b", "a"), ("c", "a"), ("d", "b", "c")
 
 @pytest.fixture
 def agent(running):
-    """A host with three slots in a line, and processors for gangs."""
+    """Return a host with three slots in a line, and with processors for gangs."""
     agent = running.host()
     processors = tuple(
         ObservedProcessor(processor=processor_name(agent.name, number), number=number) for number in range(PROCESSORS)
@@ -96,7 +96,7 @@ def test_the_plan_of_a_task_is_what_its_creation_then_makes_of_it(running, agent
     assert [place(one) for one in plan.share_list] == [place(one) for one in found.share_list]
     assert plan.slots == plan.loads == found.task.slots == len(found.slot_list)
     assert plan.ends_at - plan.dispatched_at == pytest.approx(found.task.ends_at - found.share_list[0].dispatched_at)
-    # All slots are empty: the first share of each is loaded before.
+    # All slots are empty: the function is loaded before the first share of each.
     assert sum(one.loads for one in plan.share_list) == plan.slots
     assert (plan.pending_reason, plan.ahead) == ("", 0)
     assert plan.lower_bound_s == pytest.approx(plan.ends_at - plan.expected_at, abs=1e-6)
@@ -112,7 +112,7 @@ def test_a_task_that_would_wait_is_told_for_what_and_until_when(running, agent, 
     assert [(one.slot, one.start_s) for one in plan.share_list] == [("", None)] * 2
     assert plan.ahead == 1
     assert plan.pending_reason == "2 slots for sha256 with the required links (line) are not free at the same time"
-    # After the one that computes and the one that waits.
+    # After the task that computes and the one that waits.
     ends_at = running.api.task("p", first.uuid).task.ends_at
     assert plan.expected_at > running.api.task("p", second.uuid).expected_at
     assert plan.ends_at > plan.expected_at + plan.lower_bound_s > ends_at
@@ -135,7 +135,7 @@ def begun(running, created):
 
 
 def test_the_plan_of_a_gang_is_what_its_creation_then_makes_of_it(running, agent, until):
-    agent.unavailable = True  # it does not start any guest
+    agent.unavailable = True  # the agent starts no guest
     for processes, tier in ((3, Tier.FOREGROUND), (3, Tier.BACKGROUND)):
         request = gang(agent, processes, usage=0.5)
         plan = running.api.plan_gang(request)
@@ -190,19 +190,19 @@ def test_a_pipeline_is_planned_to_its_end_and_each_subtask_after_those_that_it_r
     a, b, c, d = plan.subtask_list
     assert (a.start_s, a.loads) == (pytest.approx(a.end_s - 300.0, abs=1e-5), True)
     assert min(b.start_s, c.start_s) == a.end_s
-    assert b.slot != c.slot  # side by side
+    assert b.slot != c.slot  # they run concurrently
     assert d.start_s == max(b.end_s, c.end_s)
     assert not d.loads
     assert plan.planned_makespan_s == d.end_s
     assert plan.ends_at == plan.dispatched_at + d.end_s
     assert plan.expected_at == plan.dispatched_at + a.start_s
-    # Three after one another, at 300 s each at least.
+    # Three subtasks in sequence, each of at least 300 s.
     assert 900 <= plan.lower_bound_s <= plan.planned_makespan_s
     assert (plan.subtasks, plan.input_bytes, plan.pending_reason) == (4, 1000, "")
 
 
 def test_a_course_that_takes_long_is_planned_in_part(running, agent):
-    running.service.dry_runs = DryRuns(count().__next__)  # a second for each decision
+    running.service.dry_runs = DryRuns(count().__next__)  # each decision takes a second
     chain = [(f"s{number}", *([f"s{number - 1}"] if number else [])) for number in range(5)]
     plan = running.api.plan_pipeline(pipeline(agent, *chain))
     assert [bool(one.slot) for one in plan.subtask_list] == [True] * 3 + [False] * 2
@@ -231,7 +231,7 @@ def test_subtasks_without_a_slot_in_service_would_wait(running, agent):
 
 
 def rows(running):
-    """Return all that the database holds, but for signs of life."""
+    """Return the number of rows of each table and the generations, except for tables of liveness."""
     with running.store.reading() as tx:
         tables = [table for table in METADATA.sorted_tables if table.name not in ("shards", "schedulers")]
         generation = tx.generations()
@@ -263,7 +263,7 @@ def test_a_dry_run_only_reads_and_asks_the_database_little_whatever_its_size(run
     asked = []
 
     def note(*call):
-        if threading.current_thread().name.startswith("ThreadPoolExecutor"):  # those that answer calls
+        if threading.current_thread().name.startswith("ThreadPoolExecutor"):  # threads that answer calls
             asked.append(call[2])
 
     event.listen(running.store.engine, "before_cursor_execute", note)
@@ -287,8 +287,8 @@ def refusal(method, request):
 @pytest.mark.parametrize(
     ("kind", "make"),
     [
-        ("task", lambda agent: task(agent, 4)),  # on a host of three slots
-        ("task", lambda agent: task(agent, 2, function="optical_flow")),  # there is one slot for it
+        ("task", lambda agent: task(agent, 4)),  # on a host with three slots
+        ("task", lambda agent: task(agent, 2, function="optical_flow")),  # there is only one slot for it
         ("task", lambda agent: task(agent, 2, function="sha3")),
         ("task", lambda agent: task(agent, 2, input_bytes=1 << 50)),
         ("task", lambda agent: task(agent, 2, project="poor")),

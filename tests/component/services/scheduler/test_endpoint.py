@@ -32,7 +32,7 @@ def agent(running):
 
 @pytest.fixture
 def planned(running, agent, until):
-    """A batch of two jobs that were planned, and are known to their agent."""
+    """Return a batch of two jobs that are planned, and of which the agent knows."""
     batch = running.create(agent, "sha256", "sha256")
     until(lambda: len(agent.held) == 2)
     return batch
@@ -55,7 +55,7 @@ def test_services_are_listed_with_what_is_up(running, agent):
 
 
 def test_hosts_slots_and_open_work_are_counted(running, agent, planned):
-    """1. Two jobs of project p are on slots, which the pool holds; 2. they are nobody else's; 3. one is cancelled."""
+    """Two jobs of project p are on slots, which the pool leases. Another project has none."""
     counts = running.api.pool_counts()
     assert (counts.alive_hosts, counts.lost_hosts) == (1, 0)
     assert sum(one.slots for one in counts.slot_list) == len(running.api.slots())
@@ -131,7 +131,7 @@ def test_a_drained_slot_takes_no_job_until_it_is_resumed(running, agent, until):
 
 
 def test_a_card_is_drained_and_resumed_as_a_whole(running, agent, planned):
-    """Its two jobs have not begun, so they leave; the counts of the pool say the same as the list."""
+    """Its two jobs have not begun, so they are removed. The counts of the pool agree with the list."""
     (card,) = running.api.cards()
     assert (card.name, card.slots, card.state) == (f"{agent.name}/c", 3, CardState.IN_SERVICE)
     assert len(running.api.card(card.uuid).user_list) == len({job.slot for job in running.jobs(planned)})
@@ -164,7 +164,7 @@ def test_a_card_leaves_when_nobody_uses_it_and_its_agent_does_not_report_it(runn
             tx.save(replace(one, state=SlotState.FAULTED, reason=CARD_GONE))
     assert [one.name for one in running.api.remove_card(card.uuid).slot_list] == [f"{card.name}/r{n}" for n in range(3)]
     assert (running.api.cards(), running.api.slots(), running.api.pool_counts().card_list) == ([], [], ())
-    # A heartbeat that has it again brings it back.
+    # A heartbeat that contains the card adds it again.
     running.api.heartbeat(agent.heartbeat(clock()))
     assert [one.uuid for one in running.api.cards()] == [card.uuid]
 
@@ -309,7 +309,7 @@ def test_agents_that_report_at_once_complete_each_job_once(running, until):
         try:
             for job in (job for job in jobs if job.host == host):
                 running.report(job, "staged", "started")
-                for _ in range(2):  # at least once
+                for _ in range(2):  # reports are sent at least once
                     running.report(job, "finished")
         except Exception as error:
             failures.append(error)
@@ -352,7 +352,7 @@ def test_calibration_tells_the_catalogue_beside_what_was_observed_and_stores_the
     (row,) = running.api.calibration("sha256")
     assert (row.function, row.board, row.runs) == ("sha256", "fast", 1)
     assert (row.catalogue_a_s, row.catalogue_b_s_per_byte) == (0.005, 1e-9)
-    # It took 20 ms, four times the catalogue's 5 ms: the fit lies between them.
+    # It took 20 ms, four times the 5 ms of the catalogue. The fit lies between them.
     assert 0.005 < row.fitted_a_s + 1000 * row.fitted_b_s_per_byte < 0.02
 
     def stored():

@@ -1,4 +1,4 @@
-"""Hosts are enrolled by their keys: what a peer without one tries has no effect."""
+"""Hosts are enrolled by their keys. Attempts of peers without an approved key have no effect."""
 
 import logging
 import uuid
@@ -30,7 +30,7 @@ from .conftest import Agent
 
 @pytest.fixture
 def gated(bench):
-    """A scheduler that lets in enrolled hosts and one API only."""
+    """Start a scheduler that accepts only enrolled hosts and one API."""
     service = bench.new_service()
     known = [bench.key.public_key()]
     service.keys = KeyRing(bench.store, {Role.API: known, Role.SCHEDULER: known}, bench.clock)
@@ -39,7 +39,7 @@ def gated(bench):
 
 @pytest.fixture
 def caller(gated):
-    """Make a caller, with a key of its own unless one is given."""
+    """Return a function that makes a caller, with a new key unless one is given."""
 
     def make(role, name, key=None):
         return SchedulerAPI(gated.transport, Identity(role, name, key or Ed25519PrivateKey.generate()), timeout_s=60.0)
@@ -54,7 +54,7 @@ def api(gated, caller):
 
 @pytest.fixture
 def enrolled(gated, caller):
-    """An enrolled host whose agent has sent a heartbeat; returns the agent and its caller."""
+    """Enroll a host and send a heartbeat; return its agent and the caller with the agent's key."""
     agent = Agent(f"h-{uuid.uuid4().hex[:8]}")
     gated.serve(agent)
     mine = caller(Role.AGENT, agent.name)
@@ -65,7 +65,7 @@ def enrolled(gated, caller):
 
 @pytest.fixture
 def stranger(caller):
-    """A peer that reaches RabbitMQ, in the name of a host, with a key of its own."""
+    """Return a function that makes a peer which can reach RabbitMQ and calls in the name of a host with another key."""
     return lambda host: caller(Role.AGENT, host)
 
 
@@ -154,7 +154,7 @@ def test_a_captured_agent_does_not_pass_the_address_of_another_host_off_as_its_o
     moved = changed(agent.heartbeat(gated.clock()), data_address="192.0.2.7")
     with pytest.raises(InvalidInput, match=r"expected '192\.0\.2\.1', as host \S+ had it first, found '192\.0\.2\.7'"):
         mine.heartbeat(moved)
-    assert mine.enroll(agent.name)  # as an agent does by itself: that is no approval
+    assert mine.enroll(agent.name)  # an agent does this by itself, so it is no approval
     with pytest.raises(InvalidInput):
         mine.heartbeat(changed(agent.heartbeat(gated.clock()), data_address="192.0.2.7"))
     assert "expected '192.0.2.1'" in caplog.text
@@ -256,7 +256,7 @@ def test_a_host_that_was_lost_as_its_key_was_revoked_comes_back_when_it_is_enrol
     (known,) = gated.store.enrolments()
     revoke(gated.store, agent.name)
     wait_until(lambda: not is_alive(), "the host is lost")
-    with pytest.raises(NotEnrolled):  # another scheduler, which has read the keys before, would let it in
+    with pytest.raises(NotEnrolled):  # another scheduler, which has read the keys earlier, would accept it
         gated.service.heartbeat_intake.heartbeat(agent.heartbeat(gated.clock(), unreported=1))
     assert not is_alive()
     approve(gated.store, agent.name, known.key, gated.clock())
@@ -298,7 +298,7 @@ def test_strangers_cannot_fill_the_database_with_offers(gated, caller, monkeypat
 
 def test_strangers_do_not_put_one_key_after_another_in_place_of_the_one_that_waits(gated, stranger, caplog):
     caplog.set_level(logging.INFO)
-    for _ in range(3):  # the first one, and two in its place
+    for _ in range(3):  # the first key, and two that replace it
         assert not stranger("h").enroll("h")
     waiting = gated.store.enrolments()
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""The id of a request is found in the events that it causes, and in the commands that agents get because of it."""
+"""The id of a request is recorded in the events that it causes, and in the resulting commands to agents."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from fpga_pool.store import family_reads
 
 @pytest.fixture(autouse=True)
 def _no_request():
-    """Whatever a test before this one has left in the thread."""
+    """Clear the request context that an earlier test may have left in the thread."""
     cleared = ClearRequestContext()
     cleared.setUp()
     yield
@@ -28,7 +28,7 @@ def agent(running):
 
 @pytest.fixture
 def as_request():
-    """Call as the API does for a request, in a thread that works on it; returns the id of the request."""
+    """Return a function that calls as the API on behalf of a request, in a thread, and returns the request's id."""
     with ThreadPoolExecutor(1) as thread:
 
         def call(method, *arguments):
@@ -85,18 +85,18 @@ def test_events_of_another_project_are_not_found(running, agent):
 
 @pytest.fixture
 def pool(running, agent):
-    """Work of two projects, and slots that were drained."""
+    """Create work of two projects and drain slots; then stop the service."""
     for project in ("p", "q", "p"):
         batch = running.create(agent, "sha256", "aes", project=project)
         running.api.cancel_batch(project, batch.uuid)
     for slot in running.api.slots():
         running.api.drain_slot(slot.uuid, "dust")
-    running.service.stop()  # from now on nothing happens; the API still answers
+    running.service.stop()  # nothing changes from now on; the API still answers
     return running
 
 
 def shown(event):
-    """When it was, in microseconds, as the API has it."""
+    """Return the time of an event in microseconds, as shown by the API."""
     return datetime.fromtimestamp(event.entry.at, UTC).timestamp()
 
 
@@ -142,7 +142,7 @@ def test_events_of_all_objects_are_narrowed_in_the_database(pool, agent):
 
 def test_a_page_ends_where_too_many_objects_have_no_event_that_is_wanted(pool, monkeypatch):
     monkeypatch.setattr("fpga_pool.model.rules.shared.events.MOST_READ", 2)
-    # The slots, three, have the newest events.
+    # The three slots have the newest events.
     first = pool.api.pool_events(EventPage(event=("BatchCancelRequested",)))
     assert first.events == ()
     assert first.next

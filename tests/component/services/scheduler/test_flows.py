@@ -1,4 +1,4 @@
-"""Streams between tenants' clients and responders: the scheduler limits none by what a client says alone."""
+"""Streams between tenants' clients and responders: the scheduler limits none based on a client's claim alone."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from fpga_pool.transfer.tokens import Verifier
 
 @pytest.fixture
 def requester(running, new_agent, clock):
-    """A host without slots that limits what leaves it."""
+    """Return a host without slots that limits its egress."""
     agent = new_agent()
     running.api.heartbeat(changed(agent.heartbeat(clock()), slots=(), egress_driver="tc"))
     return agent
@@ -17,7 +17,7 @@ def requester(running, new_agent, clock):
 
 @pytest.fixture
 def waiting(running, requester, until):
-    """A job whose input of a megabyte is to be sent to another host, and its batch."""
+    """Return a batch, and its job that waits for an input of one megabyte to be sent to another host."""
     running.host()
     batch = running.create(requester, "sha256", input_bytes=1_000_000)
     until(lambda: running.states(batch) == ["WAITING_INPUT"])
@@ -25,7 +25,7 @@ def waiting(running, requester, until):
 
 
 def shaped(running, requester):
-    """What was, or will be, said to the requester's host about streams."""
+    """Return the streams in commands that the requester's host got or will get."""
     commands = [*requester.commands, *running.waiting()]
     return {
         (command.action.job, command.action.source_address, command.action.source_port)
@@ -39,7 +39,7 @@ def test_a_source_that_a_client_claims_is_not_limited_until_the_responder_has_se
 ):
     batch, job = waiting
     (ticket,) = running.tickets(batch, job.uuid)
-    # Another tenant may send from there.
+    # Another tenant may send from that source.
     assert shaped(running, requester) == set()
     assert ticket.shaped
     grant = Verifier([running.key.public_key()], job.host).verify(ticket.token, clock())

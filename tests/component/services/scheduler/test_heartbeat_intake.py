@@ -1,4 +1,4 @@
-"""Heartbeats and reports, as far as the database is spared and impostors are not believed."""
+"""Heartbeats and reports: how the database is spared, and how impostors are refused."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ from fpga_pool.services.scheduler.heartbeats import FULL_EVERY
 @pytest.fixture
 def agent(running):
     agent = running.host()
-    # The first heartbeat brought new slots: it and the next are compared in full.
+    # The first heartbeat has added new slots, so that it and the next one are compared in full.
     running.api.heartbeat(agent.heartbeat(running.clock()))
     return agent
 
@@ -47,7 +47,7 @@ def test_a_heartbeat_that_says_nothing_new_changes_no_shard_and_is_noted(running
 
 
 def break_slot(bench, agent):
-    """Have the database say of a slot what its agent does not."""
+    """Change the state of a slot in the database so that it differs from the agent's; return the slot's name."""
     name = agent.heartbeat(bench.clock()).slots[0].slot
     with bench.store.transaction("default") as tx:
         tx.save(changed(tx.slot(name), state=SlotState.FAULTED))
@@ -83,26 +83,26 @@ def test_where_many_are_due_each_waits_its_turn_but_not_for_ever(running, agent,
     for _ in range(2 * FULL_EVERY - 1):
         running.api.heartbeat(agent.heartbeat(running.clock()))
     assert slot_state(running, broken) is SlotState.FAULTED
-    running.service.heartbeat_intake.flush()  # so that it is known that the shard has changed
+    running.service.heartbeat_intake.flush()  # so that the change of the shard is noticed
     running.api.heartbeat(agent.heartbeat(running.clock()))
     assert slot_state(running, broken) is SlotState.EMPTY
 
 
 def test_hosts_without_news_are_compared_one_after_the_other(running, agent, until, monkeypatch):
-    """Else those of many hosts would take the threads of all other calls where the database is slow."""
+    """Otherwise, with a slow database, full comparisons for many hosts would occupy the threads of all other calls."""
     monkeypatch.setattr(heartbeat_intake, "FULL_APART_S", 0.0)
     running.service.ownership.pause()
     intake, writer = running.service.heartbeat_intake, running.service.writer("default")
     agents = [agent, running.host()]
-    for _ in range(3 * FULL_EVERY):  # they have been compared since the shard changed last
+    for _ in range(3 * FULL_EVERY):  # they have been compared since the last change of the shard
         for each in agents:
             intake.heartbeat(each.heartbeat(running.clock()))
         intake.flush()
     flush = intake.flush
-    monkeypatch.setattr(intake, "flush", lambda: False)  # nobody else does
+    monkeypatch.setattr(intake, "flush", lambda: False)  # no other thread flushes
     broken = [break_slot(running, each) for each in agents]
     assert intake.heartbeat(agent.heartbeat(running.clock())) == []
-    flush()  # so that it is known that the shard has changed
+    flush()  # so that the change of the shard is noticed
     with ThreadPoolExecutor() as threads:
         with writer._turn:
             first = threads.submit(intake.heartbeat, agents[0].heartbeat(running.clock()))
@@ -114,15 +114,15 @@ def test_hosts_without_news_are_compared_one_after_the_other(running, agent, unt
 
 
 def test_heartbeats_without_news_need_no_statement_where_their_shard_does_not_change(running, agent, monkeypatch):
-    """They are noted together, whatever their number: one statement, and looks at shards, lost hosts and places."""
+    """They are recorded together, whatever their number: one update, and reads of shards, lost hosts and places."""
     monkeypatch.setattr(heartbeat_intake, "FULL_APART_S", 0.0)
     running.service.ownership.pause()
     intake = running.service.heartbeat_intake
-    for _ in range(2 * FULL_EVERY):  # it has been compared since the shard changed last
+    for _ in range(2 * FULL_EVERY):  # it has been compared since the last change of the shard
         intake.heartbeat(agent.heartbeat(running.clock()))
         intake.flush()
     flush = intake.flush
-    monkeypatch.setattr(intake, "flush", lambda: False)  # nobody else does
+    monkeypatch.setattr(intake, "flush", lambda: False)  # no other thread flushes
     mine, statements = threading.get_ident(), []
     event.listen(
         running.store.engine,
@@ -142,7 +142,7 @@ def test_a_lost_host_that_says_nothing_new_is_back_with_its_second_heartbeat(run
         tx.save(changed(tx.host(agent.name), alive=False))
     running.api.heartbeat(agent.heartbeat(running.clock()))
     assert not running.api.hosts()[0].alive
-    until(lambda: agent.name not in running.service.heartbeat_intake._known)  # it is noted
+    until(lambda: agent.name not in running.service.heartbeat_intake._known)  # the heartbeat is recorded
     running.api.heartbeat(agent.heartbeat(running.clock()))
     assert running.api.hosts()[0].alive
 
@@ -161,7 +161,7 @@ def test_counters_are_noted_without_a_transaction_and_stay_until_there_are_other
     running.service.ownership.pause()
     before = generation(running)
     running.api.heartbeat(changed(agent.heartbeat(running.clock()), counters=COUNTERS))
-    for _ in range(2):  # beside it or after it
+    for _ in range(2):  # concurrently or later
         running.api.heartbeat(agent.heartbeat(running.clock()))
     until(running.api.counters)
     (load,) = running.api.counters()
@@ -247,7 +247,7 @@ def test_another_agent_is_the_hosts_once_the_old_one_is_given_up(bench, until, c
     bench.start(bench.new_service(host_timeout_s=0.5))
     agent = bench.host()
     until(lambda: not bench.api.hosts()[0].alive)
-    bench.service.ownership.pause()  # from now on no silence is noticed
+    bench.service.ownership.pause()  # from now on silent hosts are not noticed
     bench.api.heartbeat(changed(agent.heartbeat(clock()), agent_id="reinstalled", beat=1))
     assert bench.api.hosts()[0].alive
 
@@ -265,7 +265,7 @@ def test_a_report_is_applied_once_however_often_it_comes(running, agent):
 
 
 def test_rates_of_flows_are_noted_with_the_hosts_life_and_listed_for_their_project(running, agent, until):
-    """Each heartbeat says another rate: no shard changes.  The attempt of the second is over; the last has none."""
+    """Each heartbeat reports another rate, and no shard changes. Rates of other attempts are left out."""
     batch = running.create(agent, "sha256", "sha256")
     until(lambda: len(agent.held) == 2)
     running.api.heartbeat(agent.heartbeat(running.clock()))

@@ -1,4 +1,4 @@
-"""Claims over the transport, on a real database; Placement is what a test says it has allocated."""
+"""Claims over the transport, on a real database. Tests set the allocations of Placement."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -34,7 +34,7 @@ def test_a_claim_is_held_by_the_agent_until_it_is_released(running, agent, until
 
 
 def test_a_late_release_takes_nothing_that_was_claimed_since(running, agent):
-    """Its caller has given it up, its machine has started again, and the scheduler that had stopped goes on."""
+    """The releasing call has timed out, the machine has started again, and only then a stalled scheduler continues."""
     running.api.claim_slots(agent.name, agent.name, "vm", "p", SHA)
     late = generations(running.api.instance_leases(agent.name)["vm"])
     running.api.claim_slots(agent.name, agent.name, "vm", "p", SHA)
@@ -119,6 +119,6 @@ def test_while_placement_is_away_only_what_is_held_already_can_be_claimed(with_p
     again = with_placement.api.claim_slots(agent.name, agent.name, "vm", "p", SHA)
     assert [slot.name for slot in again] == [slot.name for slot in held]
     [lease] = with_placement.api.instance_leases(agent.name)["vm"]
-    assert lease.generation == 1  # a late release of before does not take it
+    assert lease.generation == 1  # a late release of the earlier claim does not take it
     with pytest.raises(ServiceUnavailable, match="does not answer"):
         with_placement.api.claim_slots(agent.name, agent.name, "other", "p", SHA)

@@ -1,4 +1,4 @@
-"""What a scheduler counts of committed changes, and reads of its shards."""
+"""The metrics of a scheduler: counts of committed changes, and samples of its shards."""
 
 from collections import Counter
 from dataclasses import replace
@@ -26,7 +26,7 @@ def test_slots_cards_and_hosts_of_owned_shards_are_counted():
         slot("h1", "c0/0", "BUSY", lease="pool"),
         slot("h1", "c0/1", "FAULTED"),
         slot("h1", "c1/0", "DRAINED", drain=True),
-        slot("h1", "c1/1", "READY", drain=True, lease="instance"),  # takes no new work
+        slot("h1", "c1/1", "READY", drain=True, lease="instance"),  # accepts no new work
         slot("h2", "c0/0"),
         slot("h3", "c0/0", shard="other"),
     ]
@@ -38,7 +38,7 @@ def test_slots_cards_and_hosts_of_owned_shards_are_counted():
             states[labels[1]] += value
     assert states == {"BUSY": 1, "FAULTED": 1, "DRAINED": 1, "READY": 2}
     assert (found[table.HOSTS, "alive"], found[table.HOSTS, "lost"]) == (1, 1)
-    assert found[table.CARDS, "u250", "in_service"] == 1  # h1/c0, by its slot 0
+    assert found[table.CARDS, "u250", "in_service"] == 1  # h1/c0, because of its slot 0
     assert found[table.CARDS, "u250", "out_of_service"] == 1  # h1/c1
     assert found[table.CARDS, "u250", "unreachable"] == 1  # h2/c0
     assert [found[table.LEASED_SLOTS, kind] for kind in ("pool", "instance", "task", "gang")] == [1, 1, 0, 0]
@@ -79,5 +79,5 @@ def test_a_failed_transaction_is_not_counted(running):
     running.service.changes._observer = counted.append
     with pytest.raises(ValueError, match="not this time"):
         running.service.writer("default").run(fail)
-    # The planner may change the batch meanwhile.
+    # The planner may change the batch in the meantime.
     assert not any(changed.name == "never stored" for tx in counted for _, changed in tx.changes(type(batch)))

@@ -1,4 +1,4 @@
-"""What schedulers publish of what they commit, on a real database."""
+"""Notifications that schedulers publish of committed changes, on a real database."""
 
 import uuid
 
@@ -26,7 +26,7 @@ def agent(running):
 
 @pytest.fixture
 def told(running):
-    """Return what was published since this was last called: event types, and the state or name in the payloads."""
+    """Return a function that lists the notifications since its last call: event types, and a field of the payloads."""
 
     def told(field="state"):
         found, running.published[:] = list(running.published), []
@@ -61,7 +61,7 @@ def test_a_lease_begins_breaks_is_restored_and_ends(running, agent, told, caplog
 
 
 def test_what_happens_within_one_transaction_is_told_too(running, agent, told):
-    """An agent that could not report for a while reports a fault and its end at once."""
+    """An agent that could not report for a while reports a fault and its end together."""
     (slot,) = running.api.claim_slots(agent.name, agent.name, "vm", "p", AcceleratorRequest(function="sha256", count=1))
     told("uuid")
     running.observe(agent, slot.name, LOADING, READY, FAULTED, EMPTY, LOADING, READY)

@@ -1,4 +1,4 @@
-"""What the scheduler learns of online jobs, on a real database."""
+"""What the scheduler learns from online jobs, on a real database."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ POLICY = "benefit_plus"
 
 @pytest.fixture
 def quiet(bench):
-    """A scheduler that owns a shard, and looks at online jobs only when a test says so."""
+    """Return a scheduler that owns a shard, and plans online jobs only when a test says so."""
     bench.start()
     bench.service.ownership._owned["default"].planning["online"].stop()
     return bench
@@ -42,7 +42,7 @@ def test_a_scheduler_that_takes_over_knows_what_was_asked_for_and_what_it_gained
         before.step()
     quiet.report(quiet.jobs(batches[0])[0], "staged", "started", "finished")
     before.step()
-    # The planned job is none of its business, and nobody has looked at the last one yet.
+    # The job with another policy is irrelevant, and the last online job has not been planned yet.
     quiet.create(agent, "sha256", policy="ect")
     batches.append(quiet.create(agent, "sha256", policy=POLICY))
     after = new_planner()
@@ -61,7 +61,7 @@ def test_a_scheduler_that_takes_over_knows_what_was_asked_for_and_what_it_gained
 
 
 def ahead(quiet, planner):
-    """Let a scheduler look; return the slots that were told so far to load ahead of jobs (nobody takes commands)."""
+    """Make a planning step; return the slots that were ever told to load ahead of jobs. No agent accepts commands."""
     planner.step()
     return [command.slot for command in quiet.waiting() if isinstance(command.action, LoadFunction)]
 
@@ -73,12 +73,12 @@ def test_before_the_first_online_job_nothing_is_loaded(quiet, new_planner):
 
 def test_where_all_work_is_online_slots_load_before_the_first_job(quiet, new_planner):
     quiet.host(served=False)
-    # One at a time: the card's configuration port is shared.
+    # One at a time, because the slots share the card's configuration port.
     assert len(ahead(quiet, new_planner(from_start=True))) == 1
 
 
 def loaded(agent, at):
-    """Let an agent tell that all of its slots hold a function."""
+    """Return a heartbeat in which all slots of the agent hold a function."""
     beat = agent.heartbeat(at)
     return changed(beat, slots=[changed(slot, state=SlotState.READY, function="sha256") for slot in beat.slots])
 

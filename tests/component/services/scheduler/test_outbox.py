@@ -1,4 +1,4 @@
-"""Delivery of commands, over a real transport."""
+"""The delivery of commands over a real transport."""
 
 import itertools
 import logging
@@ -29,7 +29,7 @@ def outbox(bench, jumping_clock, monkeypatch):
 
 @pytest.fixture
 def send(bench, outbox):
-    """Put commands for a host into the outbox, for a slot of theirs; returns their ids."""
+    """Return a function that puts commands for a slot of a host into the outbox and returns their ids."""
     numbers = itertools.count(1)
 
     def put(agent, *wanted, epoch=1):
@@ -51,7 +51,7 @@ def send(bench, outbox):
 
 @pytest.fixture
 def deliver(outbox, until):
-    """Dispatch until a condition holds, as the service's loop would."""
+    """Return a function that dispatches until a condition holds, like the loop of the service."""
     wake = threading.Event()
 
     def run(condition):
@@ -124,7 +124,7 @@ def test_a_host_is_sent_a_bounded_number_of_commands_at_a_time(bench, new_agent,
     take = host._take
 
     def counted(command):
-        if command not in host.commands:  # it is, where the answer was late
+        if command not in host.commands:  # if an answer was late, the command is known
             calls.append(len(bench.waiting()))
         return take(command)
 
@@ -132,7 +132,7 @@ def test_a_host_is_sent_a_bounded_number_of_commands_at_a_time(bench, new_agent,
     ids = send(host, *"abcdefgh")
     deliver(lambda: bench.waiting() == [])
     assert received(host) == ids
-    # Eight commands go in calls of 3, 3 and 2; each call's are removed after it.
+    # Eight commands are sent in calls of 3, 3 and 2. Those of each call are removed after it.
     assert calls == [8] * 3 + [5] * 3 + [2] * 2
 
 
@@ -150,7 +150,7 @@ def test_a_replaced_owner_leaves_what_it_sent_to_the_next_one(bench, new_agent, 
 
 
 def test_a_long_backlog_of_a_host_that_is_away_starves_nobody(bench, new_agent, send, deliver, monkeypatch):
-    # More waits for one host than is read at once; in a pause, and at each new try, the other gets its own.
+    # More commands wait for one host than are read at once. The other host gets its own, in pauses and at retries.
     monkeypatch.setattr(outbox_module, "MOST", 20)
     away, present = new_agent(served=False), new_agent()
     send(away, *map(str, range(50)))
@@ -168,7 +168,7 @@ def test_what_waits_for_hosts_that_pause_or_are_served_is_not_read(
     send(away, "a")
     deliver(lambda: f"commands for agent {away.name} are delayed" in caplog.text)
     outbox._not_before[away.name] = math.inf
-    outbox._agents._timeout_s = 60.0  # the slow one is served until it answers
+    outbox._agents._timeout_s = 60.0  # the call to the slow agent lasts until it answers
     send(slow, "b")
     outbox.dispatch(lambda: None)
     until(lambda: slow.owners)
@@ -188,7 +188,7 @@ def test_a_command_that_the_agent_cannot_read_is_set_aside_and_the_others_go_on(
     evict = EvictJob(job="x", attempt=1, keep_progress=False)
     ids = send(older, "a", "b", evict, "c", evict, "d")
     deliver(lambda: bench.waiting() == [])
-    # In their order, and with a number for each: the slot is not behind, as if something were still under way.
+    # They arrive in order, each with its number, so that no command appears to be still on its way.
     assert received(older) == ids
     assert [command.sequence for command in older.commands] == [1, 2, 3, 4, 5, 6]
     assert [command.action.job for command in older.commands] == ["a", "b", "", "c", "", "d"]
@@ -257,7 +257,7 @@ def test_an_agent_that_is_back_loads_nothing_whose_moment_is_over(
     agent.unavailable = False
     deliver(lambda: bench.waiting() == [])
     assert (received(agent), len(agent.ahead)) == (ids, loads)
-    # What is decided now is done.
+    # A new decision is executed.
     send(agent, AHEAD)
     deliver(lambda: bench.waiting() == [])
     assert len(agent.ahead) == loads + 1
@@ -270,7 +270,7 @@ def test_a_load_ahead_that_the_former_owner_of_the_shard_decided_is_not_done(
     ids = send(host, AHEAD, "a")
     with bench.store.reading("default") as tx:
         seen = tx.shard
-    # The same scheduler, started again: it cannot know for how long these have waited.
+    # The same scheduler has restarted, and does not know how long these commands have waited.
     shard = bench.store.acquire_shard("default", "me", jumping_clock(), expired=seen)
     later = Outbox(bench.store, shard, AgentAPI(bench.transport, bench.identity, timeout_s=ANSWER_S), jumping_clock)
     try:

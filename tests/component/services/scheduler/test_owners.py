@@ -1,4 +1,4 @@
-"""What owners of batches want, from the RPC interface to the database, with the planner and the tick running."""
+"""Requests of batch owners, from the RPC interface to the database, with the planner and the tick running."""
 
 import pytest
 

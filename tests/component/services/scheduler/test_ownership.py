@@ -1,4 +1,4 @@
-"""Several schedulers on one database: who owns what, and what becomes of it when one is gone."""
+"""Several schedulers on one database: the ownership of shards, and what happens when a scheduler is gone."""
 
 import pytest
 
@@ -9,13 +9,13 @@ from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.scheduler.ownership import LONGEST_TICK_S, OwnedShard
 
 TWO = ShardRule(number=2)
-#: Both schedulers are in this process: what holds it up on a busy machine shall not look like the end of one of them.
+#: Long, because both schedulers run in this process: a busy machine must not make one of them appear dead.
 SHARD_TIMEOUT_S = 30.0
 
 
 @pytest.fixture
 def pair(bench, until, jumping_clock):
-    """Two schedulers that share two shards, and a clock that only tests let reach the timeout."""
+    """Return two schedulers that share two shards, with a clock that reaches the timeout only if a test lets it."""
     bench.clock = jumping_clock
     one, two = (bench.new_service(name, shard_timeout_s=SHARD_TIMEOUT_S, shards=TWO) for name in ("one", "two"))
     bench.start(one)
@@ -30,14 +30,14 @@ def owners(bench):
 
 
 def stall(service):
-    """What a SIGSTOP does to its loops, as the others see it."""
+    """Stop the loops of a service, which appears to others like a SIGSTOP."""
     for loop in service._loops:
         loop.stop()
 
 
 @pytest.fixture
 def until_replaced(until, jumping_clock):
-    """Wait for what happens when the other scheduler sees that a stalled one has been silent for the timeout."""
+    """Return a function that lets the timeout pass until the other scheduler has replaced a stalled one."""
 
     def wait(condition):
         def pass_time():
@@ -82,7 +82,7 @@ def test_a_scheduler_that_stalls_is_replaced_and_fenced_off(bench, pair, until_r
     until_replaced(lambda: set(owners(bench).values()) == {"two"})
     with pytest.raises(StaleEpoch), bench.store.transaction(lost, "one", epoch):
         pass
-    # It wakes up, finds that it has lost the shard, and gets one back when there is one to spare.
+    # The scheduler resumes, finds that it has lost the shard, and gets one again when one is available.
     one.ownership.step()
     assert lost not in one.ownership.shards()
 
@@ -160,7 +160,7 @@ def test_a_scheduler_that_cannot_be_reached_declares_no_host_lost(bench, until, 
     bench.host()
     monkeypatch.setattr(service._peers, "describe", unreachable)
     silent = service.ownership._owned["default"]._hosts
-    for _ in range(20):  # in all longer than a host may be silent, and no time as long as one that excuses a tick
+    for _ in range(20):  # together longer than a host may be silent, but each shorter than a gap that excuses a tick
         until(lambda: silent.names == frozenset())
         jumping_clock.ahead_s += LONGEST_TICK_S / 1.5
     assert bench.api.hosts()[0].alive

@@ -1,4 +1,4 @@
-"""A scheduler runs pipelines on a real database, and gives agents leave to read the results of others."""
+"""A scheduler runs pipelines on a real database, and permits agents to read the results of other agents."""
 
 import uuid
 
@@ -20,7 +20,7 @@ def subtask(name, *after, requester=""):
 
 @pytest.fixture
 def pipeline(running):
-    """A pipeline of two subtasks, the first of which is complete and the second has a place."""
+    """Return a pipeline of two subtasks. The first is complete, and the second is planned."""
     agent = running.host()
     subtasks = subtask("first", requester=agent.name), subtask("second", "first")
     request = PipelineRequest(uuid=str(uuid.uuid4()), project_id="p", user_id="u", name="n", subtasks=subtasks)

@@ -25,7 +25,7 @@ class Broken:
 
 @pytest.fixture
 def quiet(bench):
-    """A scheduler that owns a shard, and plans only when a test says so."""
+    """Return a scheduler that owns a shard, and plans batches only when a test says so."""
     bench.start()
     bench.service.ownership._owned["default"].planning["batch"].stop()
     return bench
@@ -48,7 +48,7 @@ def agent(quiet):
 
 @pytest.fixture
 def now(quiet):
-    """The time of a planner, in a list: a slow machine makes nothing late."""
+    """Return the time of a planner, in a list, so that a slow machine makes no job late."""
     return [quiet.clock()]
 
 
@@ -122,7 +122,7 @@ def test_planners_that_plan_the_same_batch_at_once_place_each_job_once(quiet, ag
 
 
 class Around(Makespan):
-    """Remembers what it was asked to plan around."""
+    """A policy that records the work that it was asked to plan around."""
 
     def __init__(self, broken=False):
         super().__init__()
@@ -170,7 +170,7 @@ def test_what_is_late_is_planned_again_and_looked_at_again_later(quiet, agent, n
 
 
 class Learned(Ect):
-    """Remembers how many jobs it has placed, and the last computation that it was told of."""
+    """A policy that remembers how many jobs it has placed, and the last computation time."""
 
     name = "learned"
 
@@ -222,10 +222,10 @@ def test_runs_that_give_no_model_do_not_stop_the_others_from_being_refitted(quie
 
 
 def test_what_runs_on_one_card_have_shown_is_learned_from_the_database(quiet, agent):
-    """Side by side aes takes 20 ms, alone 10 ms; sha256 takes 20 ms always."""
+    """aes takes 20 ms beside sha256 and 10 ms alone. sha256 always takes 20 ms."""
     service = quiet.service
     for loop in service._loops:
-        loop.stop()  # the one that refits would do so at any time
+        loop.stop()  # the loop that refits would do so at any time
     calibrator = service.calibrator
     calibrator.refit()
     assert calibrator.slowdown is None
@@ -249,12 +249,12 @@ def test_what_runs_on_one_card_have_shown_is_learned_from_the_database(quiet, ag
     calibrator.refit()
     assert calibrator.slowdown.rate("aes", ("sha256",)) == pytest.approx(0.5, abs=0.1)
     assert calibrator.slowdown.rate("sha256", ("aes",)) == pytest.approx(1.0, abs=0.1)
-    # Another process, after a restart or a takeover, knows the same by its first look.
+    # Another process, after a restart or a takeover, learns the same with its first refit.
     other = Calibrator(service.store, quiet.catalogue, quiet.clock)
     other.refit()
     assert other.slowdown._terms == calibrator.slowdown._terms
     assert Calibrator(service.store, quiet.catalogue, quiet.clock).learned()._terms == calibrator.slowdown._terms
-    # Pipelines, batches, and the weighers of Nova go by it.
+    # The policies of pipelines and batches, and Nova's weighers, use it.
     assert service.policies.pipelines._slowdown() is service.policies.slowdown() is calibrator.slowdown
     costs = {(one.function, one.beside): one.cost for one in quiet.api.observations().neighbour_costs}
     assert costs["aes", "sha256"] == pytest.approx(calibrator.slowdown.cost("aes", ("sha256",)), abs=1e-4)

@@ -1,4 +1,4 @@
-"""Quotas at the scheduler: what is refused, with which error, also where several come at once."""
+"""Quotas at the scheduler: which requests are refused, and with which error, also if several are concurrent."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -93,7 +93,7 @@ def test_limits_that_keystone_keeps_are_in_force_and_not_the_pools_to_change(run
 
 
 class Keystone:
-    """What oslo.limit's Enforcer is asked, with answers of the test."""
+    """The methods of oslo.limit's Enforcer, with answers from the test."""
 
     def __init__(self):
         self.registered, self.own = [("jobs", 7), ("input_mib", 2), ("servers", 1)], [("tickets", UNLIMITED)]
@@ -123,7 +123,7 @@ def test_keystone_is_asked_again_after_a_while_and_its_last_answer_holds_while_i
     assert limits.of("p").in_force.jobs == 8
     asked = keystone.asked
     limits.of("p")
-    assert keystone.asked == asked  # not with each request
+    assert keystone.asked == asked  # not once per request
     with pytest.raises(ServiceUnavailable, match="limits of project new are not known"):
         limits.of("new")
 
@@ -140,7 +140,7 @@ def test_tickets_of_a_project_are_limited_until_they_expire_and_others_have_thei
     running.tickets(batch, *jobs)
     with pytest.raises(QuotaExceeded, match="tickets: 2 requested, 2 of 3 used"):
         running.tickets(batch, *jobs)
-    with pytest.raises(Conflict):  # what is refused for another reason does not count
+    with pytest.raises(Conflict):  # a request that is refused for another reason does not count
         running.tickets(batch, jobs[0], purpose="fetch")
     running.tickets(batch, jobs[0])
     assert used(running)["tickets"] == 3
@@ -181,7 +181,7 @@ def test_usage_is_of_a_period_of_a_month_at_most(running, begin_at, end_at):
 
 @pytest.fixture
 def sums(running):
-    """The statements that count what a project uses."""
+    """Return the list of executed statements that count the usage of a project."""
     sums = []
     event.listen(
         running.service.store.engine,
@@ -192,7 +192,7 @@ def sums(running):
 
 
 def test_what_a_project_uses_is_counted_again_where_that_matters(running, until, sums):
-    """Where its limits might be exceeded, and where another scheduler has admitted work of it."""
+    """Usage is counted again if limits might be exceeded, or if another scheduler has admitted work of the project."""
     agent = running.host()
     running.api.set_quota("p", QuotaLimits(jobs=3))
     sums.clear()
@@ -210,7 +210,7 @@ def test_what_a_project_uses_is_counted_again_where_that_matters(running, until,
     running.create(agent, "sha256")
     running.create(agent, "sha256")
     assert len(sums) == 1
-    with running.store.admission() as tx:  # as another scheduler does
+    with running.store.admission() as tx:  # like another scheduler
         lock_limits(tx.connection, "p")
     running.create(agent, "sha256")
     assert len(sums) == 2
@@ -218,7 +218,7 @@ def test_what_a_project_uses_is_counted_again_where_that_matters(running, until,
 
 
 def test_limits_that_are_reset_leave_the_count_of_admissions(running):
-    """Otherwise what another scheduler admits after that could be taken for an admission of this one."""
+    """Otherwise a later admission by another scheduler could be mistaken for one by this scheduler."""
     agent = running.host()
     running.create(agent, "sha256")
     with running.store.admission() as tx:
@@ -229,7 +229,7 @@ def test_limits_that_are_reset_leave_the_count_of_admissions(running):
 
 
 def test_requests_that_are_admitted_together_count_for_each_other_and_read_the_use_once(running, sums, until):
-    """The one that is too many is refused, and keeps no other from its place."""
+    """The excess request is refused, without affecting the others."""
     agent, service = running.host(), running.service
     running.api.set_quota("p", QuotaLimits(jobs=3))
 

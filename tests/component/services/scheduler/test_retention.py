@@ -1,4 +1,4 @@
-"""What ended long ago leaves the database by itself, where the operator wants that."""
+"""Work that ended long ago is removed from the database automatically, if the operator has configured it."""
 
 import uuid
 from dataclasses import replace
@@ -13,7 +13,7 @@ from fpga_pool.services.scheduler.service import purge_interval_s
 
 @pytest.fixture
 def batches(bench):
-    """Store a batch that ended a minute ago; return what looks for batches."""
+    """Store a batch that ended a minute ago; return a function that lists the stored batches."""
     known = {"project_id": "p", "user_id": "u", "name": "", "policy": "ect", "jobs": 0}
     ended = {"created_at": bench.clock() - 90, "ended_at": bench.clock() - 60, "state": BatchState.COMPLETED}
     with bench.store.admission() as tx:
@@ -61,7 +61,7 @@ def test_a_short_retention_is_exceeded_by_a_tenth_and_a_long_one_by_an_hour():
 def test_what_reaches_the_retention_later_is_removed_then(bench, batches, until, jumping_clock, monkeypatch):
     monkeypatch.setattr(service_module, "PURGES", 6000)
     bench.clock = jumping_clock
-    service = started(bench, retention_s=600.0)  # looked at when it starts, and each 0.1 s from then on
+    service = started(bench, retention_s=600.0)  # purges at the start, and every 0.1 s after that
     until(service.ownership.shards)
     assert len(batches()) == 1
     jumping_clock.ahead_s = 600.0

@@ -1,4 +1,4 @@
-"""The scheduler's own time: silence, pauses, restarts."""
+"""The scheduler's own time: silent hosts, pauses, restarts."""
 
 import re
 import threading
@@ -11,7 +11,7 @@ def test_hosts_that_fall_silent_are_lost(bench, until):
     bench.start(bench.new_service(host_timeout_s=0.5))
     agent = bench.host()
     until(lambda: not bench.api.hosts()[0].alive)
-    bench.service.ownership.pause()  # from now on no silence is noticed
+    bench.service.ownership.pause()  # from now on silent hosts are not noticed
     bench.api.heartbeat(agent.heartbeat(bench.clock()))
     assert bench.api.hosts()[0].alive
 
@@ -22,11 +22,11 @@ def test_a_pause_of_the_scheduler_is_no_silence_of_its_hosts(bench, until, jumpi
     agent = bench.host()
     batch = bench.create(agent, "sha256")
     until(lambda: agent.held)
-    bench.clock.ahead_s = 1000.0  # suspended
-    # A busy machine may have held it up before, too, and has made it longer.
+    bench.clock.ahead_s = 1000.0  # as if suspended
+    # A busy machine may have caused other delays, and may have made this one longer.
     until(lambda: any(float(late_s) >= 1000.0 for late_s in re.findall(r"did not run for ([\d.]+) s", caplog.text)))
     ticked = threading.Event()
-    ticked.wait(0.2)  # some more ticks
+    ticked.wait(0.2)  # wait for some more ticks
     assert bench.api.hosts()[0].alive
     assert bench.jobs(batch)[0].attempt == 1
 
@@ -45,7 +45,7 @@ def test_a_restarted_scheduler_delivers_what_was_committed_and_not_delivered(ben
         until(lambda: away.held)
         (command,) = away.commands
         assert isinstance(command.action, AssignJob)
-        # Decided by the owner of epoch 1; the next command is of epoch 2, so agents accept both in this order.
+        # The owner of epoch 1 decided it. The next command has epoch 2, so agents accept both in this order.
         assert command.epoch == 1
         with bench.store.transaction("default", "me", 2) as tx:
             assert tx.job(batch_job(bench, batch)).state is JobState.WAITING_INPUT

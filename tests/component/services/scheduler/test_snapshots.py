@@ -1,4 +1,4 @@
-"""The pool as columns, from a scheduler over messages to those who follow it."""
+"""The pool as columns, sent by a scheduler to the processes that follow it."""
 
 import pytest
 

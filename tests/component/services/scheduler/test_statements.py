@@ -1,4 +1,4 @@
-"""What the scheduler asks of its database: each statement costs it, and the database, a part of a millisecond."""
+"""The database statements of the scheduler. Each costs the scheduler and the database a fraction of a millisecond."""
 
 import threading
 
@@ -7,23 +7,23 @@ from sqlalchemy import event
 
 from fpga_pool.model.objects.pool import JobState
 
-#: Those that answer calls, and plan batches; commands are handed over, and removed, for many batches together.
+#: The threads that answer calls and plan batches. Commands are delivered and removed for many batches together.
 THREADS = ("ThreadPoolExecutor", "plan-batch")
-#: Of a batch with one job, from its creation to its end, with the transactions and looks around them.
+#: Largest number of statements and of writing transactions for a batch with one job, from its creation to its end.
 OF_A_BATCH, WRITING = 31, 4
-#: A look at the shard that finds nothing to plan: those at intervals are not counted.
+#: Statements of a planning cycle that finds nothing to plan. Such cycles are not counted.
 EMPTY_LOOK = 4
 
 
 @pytest.fixture
 def running(bench):
-    """A scheduler that does not look whether work under way is late: on a slow machine it would find some."""
+    """Return a scheduler that does not check whether work is late, because it would be on a slow machine."""
     return bench.start(bench.new_service(replan_late_s=3600.0))
 
 
 @pytest.fixture
 def statements(running):
-    """What the scheduler asks from now on, in transactions: lists of statements."""
+    """Return a list to which the statements of each new transaction are appended, as a list."""
     said, last = [], {}
 
     def note(*call):
@@ -40,7 +40,7 @@ def statements(running):
 
 
 def complete(running, agent, until):
-    """Have one batch of one job completed, as a client asks for it and an agent reports it."""
+    """Complete a batch of one job, with the calls of a client and the reports of an agent."""
     made = running.api.create_batch(running.request(agent, "sha256"), wait_s=30.0)
     batch, (job,) = made.batch, made.jobs
     assert job.state is JobState.WAITING_INPUT
@@ -54,7 +54,7 @@ def complete(running, agent, until):
 
 def test_a_batch_of_one_takes_few_statements(running, statements, until):
     agent = running.host()
-    for _ in range(2):  # hosts and slots are known then
+    for _ in range(2):  # so that hosts and slots are known
         complete(running, agent, until)
     statements.clear()
     complete(running, agent, until)
@@ -65,7 +65,7 @@ def test_a_batch_of_one_takes_few_statements(running, statements, until):
 
 
 def test_a_pool_at_rest_changes_no_generation_and_commits_no_look(running, until):
-    """So that nobody else reads it again, and nothing is written to disk for it."""
+    """So other processes do not read it again, and nothing is written to disk."""
     running.host()
     until(lambda: running.waiting() == [])
     ticks = []

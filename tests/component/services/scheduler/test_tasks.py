@@ -1,4 +1,4 @@
-"""A scheduler gives tasks their slots, on a real database; each host has three slots that are linked."""
+"""A scheduler assigns slots to tasks, on a real database. Each host has three linked slots."""
 
 import uuid
 from dataclasses import replace
@@ -100,7 +100,7 @@ def test_a_task_that_is_cancelled_as_the_batch_of_its_shares_is_cancelled_whole_
 
 @pytest.fixture
 def new_planner(bench):
-    """A scheduler whose tasks are placed only when a test says so."""
+    """Return a function that makes a planner of tasks, which makes a step only when a test says so."""
     bench.start()
     bench.service.ownership._owned["default"].planning["task"].stop()
 
@@ -112,7 +112,7 @@ def new_planner(bench):
 
 
 def contended(bench):
-    """Ask for three tasks of two slots on one host of three: one can begin."""
+    """Create three tasks of two slots on one host with three slots, so that only one can begin."""
     agent = bench.host()
     return [bench.api.create_task(request(agent, 2)) for _ in range(3)]
 

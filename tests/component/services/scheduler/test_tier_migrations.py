@@ -1,4 +1,4 @@
-"""When live migrations of servers are requested of Nova, and when not.  tests/nova has them done by Nova itself."""
+"""When live migrations of servers are requested from Nova, and when not. In tests/nova, Nova itself executes them."""
 
 import contextlib
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ def busy(pcpu):
 
 
 class World:
-    """Nova, Placement and the agents, as far as they are asked."""
+    """Nova, Placement and the agents, reduced to the requests that are made here."""
 
     def __init__(self):
         self.guests, self.places, self.lately, self.refusal, self.asked = {}, {}, [], None, []
@@ -73,7 +73,7 @@ class World:
 
 @pytest.fixture
 def world():
-    """Three servers are held back on one host; another has room, and a third does not answer."""
+    """Three servers are held back on one host. Another host has room, and a third does not answer."""
     made = World()
     made.guests = {"full": [each for n in range(3) for each in (busy(n), guest(f"vm-{n}", pcpu=n))]}
     made.places = {"free": 4}
@@ -93,14 +93,15 @@ def test_a_server_stays_for_the_pause_where_it_was_migrated_to_or_could_not_be(w
     assert world.step() == [("vm-1", "free"), ("vm-2", "free")]
     world.refusal = Conflict("no")
     assert world.step() == [("vm-1", "free"), ("vm-2", "free")]
-    assert world.step() == []  # Nova keeps no record of what it has refused at once
+    assert world.step() == []  # Nova keeps no record of a request that it refused at once
     world.now_s += HOUR_S
     world.lately = []
     assert len(world.step()) == 2
 
 
 def test_servers_that_are_not_worth_it_or_not_idle_in_nova_stay(world):
-    # A GiB takes 8.6 s at 1 Gbit/s, and 20 s: one that has run for less is expected to end before it has gained that.
+    # The migration of 1 GiB takes 8.6 s at 1 Gbit/s, plus 20 s. A server that has run for less than that is expected to
+    # end before the migration pays off.
     for changes in (
         {"launched_at": NOW_S - 28.0},
         {"runtime_s": HOUR_S + 28.0},
@@ -125,7 +126,7 @@ def test_only_guests_that_may_go_and_are_held_back_are_looked_at():
     assert names(guest("vm", may_migrate=False)) == []
     assert names(guest("vm", wanted=Tier.BACKGROUND)) == []
     assert names(guest("vm", Tier.FOREGROUND)) == []
-    assert names(guest("vm", in_use=(0.95,))) == []  # it has what it wants
+    assert names(guest("vm", in_use=(0.95,))) == []  # the guest gets the CPU time that it wants
     assert names(guest("vm", in_use=())) == []  # not measured yet
-    assert names(guest("vm", pcpu=1)) == []  # nobody is in front of it
-    assert names(guest("vm"), free=1) == []  # its agent brings it to the foreground
+    assert names(guest("vm", pcpu=1)) == []  # no guest is in the foreground of its pCPU
+    assert names(guest("vm"), free=1) == []  # its agent moves it to the foreground

@@ -1,4 +1,4 @@
-"""Requests that wait together are carried out together."""
+"""Requests that wait together are executed together."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,19 +14,19 @@ from fpga_pool.services.scheduler.writer import ATTEMPTS, GROUP, ShardWriter
 
 
 class Changes(list):
-    """A transaction: what is appended to it, and on whose behalf."""
+    """A transaction: a list of changes, and the request that causes them."""
 
     cause = NO_CAUSE
 
 
 class Log:
-    """A store of one list: what a transaction appended is there once it was committed."""
+    """A store that consists of one list, which contains the changes of committed transactions."""
 
     def __init__(self):
         self.committed = []
         self.transactions = []
         self.failures = []
-        #: The first transaction waits here before it does anything.
+        #: The first transaction waits for this event before it does anything.
         self.go_on = threading.Event()
         self.go_on.set()
 
@@ -53,7 +53,7 @@ def writer(log):
 
 @pytest.fixture
 def at_once(log, writer, until):
-    """Ask for several works while a first one is held up; returns their futures, all of them but the first waiting."""
+    """Return a function that submits several works while a first one is held up, and returns their futures."""
     with ThreadPoolExecutor(32) as threads:
 
         def ask(*works):
@@ -91,7 +91,7 @@ def test_each_work_in_a_shared_transaction_has_its_own_request(log, writer, unti
         until(writer._turn.locked)
         until(lambda: len(writer._waiting) == 3)
         log.go_on.set()
-        # A call without an id of a request has one for log lines alone.
+        # The generated id of a call without a request id is used for log lines only.
         assert [future.result(60.0) for future in asked] == ["req-1", "req-2", "req-3", ""]
 
 
@@ -127,7 +127,7 @@ def test_a_request_that_ends_its_thread_takes_none_of_the_others_with_it(log, at
 
     good, bad, other = at_once(lambda tx: tx.append("good") or 1, exits, lambda tx: tx.append("other") or 2)
     assert str(bad.exception(60.0)) == "a worker was told to end"
-    # Whoever is answered finds its work committed.
+    # A request is answered only after its work is committed.
     assert (good.result(60.0), other.result(10.0)) == (1, 2)
     assert sorted(log.committed) == ["first", "good", "other"]
 
@@ -152,7 +152,7 @@ def test_an_interrupted_commit_is_reported_to_all_and_not_done_again(log, writer
 def test_a_store_that_is_away_is_asked_once_for_all(log, writer, until):
     with ThreadPoolExecutor(8) as threads:
         log.go_on.clear()
-        # The first is carried out alone; the three that wait behind it share the second failure.
+        # The first work is executed alone. The three that wait behind it share the second failure.
         log.failures = [ServiceUnavailable("away"), ServiceUnavailable("still away")]
         first = threads.submit(writer.run, lambda tx: None)
         until(writer._turn.locked)

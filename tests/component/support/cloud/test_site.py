@@ -1,4 +1,4 @@
-"""What a cloud of one machine is made of stays the same for the life of its directory."""
+"""The configuration of a cloud on one machine stays the same for the lifetime of its directory."""
 
 import os
 from importlib.metadata import distributions

@@ -51,7 +51,7 @@ KINDS = {"r0": "small", "r1": "small", "r2": "large"}
 
 @pytest.fixture(scope="session")
 def make_stoppable():
-    """Make a function that can be stopped, and goes on where it was; `make_stoppable(a_s)` computes in no less."""
+    """Return a factory of preemptible functions that keep their progress and compute for at least `a_s` on a slot."""
 
     def make(a_s):
         return {
@@ -70,7 +70,7 @@ def make_stoppable():
 
 @pytest.fixture(scope="session")
 def catalogue(make_catalogue):
-    """A board with two small slots and a large one, that loads in half a second."""
+    """Return a catalogue with a board of two small slots and a large one, which load in 0.5 s."""
     unmeasured = {"version": "1.0", "slot_kinds": ["small"], "io_bps": 8e6, "preemptible": False, "speedup": 3.0}
     functions = {
         "aes": (1.0, "small", "large"),
@@ -82,7 +82,7 @@ def catalogue(make_catalogue):
 
 
 class Pool:
-    """A pool in memory: the rules, a clock that a test sets, and agents that a test plays."""
+    """A pool in memory: the rules, a clock that tests set, and agents that tests play."""
 
     def __init__(self, catalogue):
         self.catalogue = catalogue
@@ -96,10 +96,10 @@ class Pool:
     def tx(self):
         return self.store.transaction("s", "me", self.shard.epoch)
 
-    # What tenants and operators do
+    # Requests of tenants and operators
 
     def create(self, *functions, requester="h0", input_bytes=1000, policy="", **options):
-        """Submit a batch with a job of each function; returns its uuid."""
+        """Submit a batch with a job of each function; return its uuid."""
         self.batches += 1
         uuid = f"b{self.batches}"
         jobs = tuple(
@@ -135,7 +135,7 @@ class Pool:
         with self.tx() as tx:
             return resume_slot(tx, slot, self.now_s)
 
-    # What the scheduler does
+    # The scheduler
 
     def snapshot(self, **options):
         options.setdefault("is_planned", lambda name: name != TASK_POLICY)
@@ -156,7 +156,7 @@ class Pool:
         return self.commit(*self.decide()) if self.snapshot() else []
 
     def asked(self, *, late=False, movable=True):
-        """Return what a policy is asked to plan around; None where there is nothing."""
+        """Return the replanning problem for a policy; None if there is nothing to plan around."""
         with self.tx() as tx:
             batches = {"is_planned": lambda name: name != TASK_POLICY}
             snap = snapshot(tx, self.catalogue, self.settings, self.now_s + 0.25, **batches)
@@ -164,7 +164,7 @@ class Pool:
             return replan_problem(tx, snap, self.settings, self.now_s + 0.25, lambda _: movable, late=late)
 
     def replan(self, asked=None, **options):
-        """Plan again what has not begun; returns the changes."""
+        """Replan the jobs that have not begun; return the changes."""
         asked = asked or self.asked(**options)
         found = replan(asked.underway)
         require_answer(asked.request, found.plan)
@@ -176,7 +176,7 @@ class Pool:
             silent_s = {host.name: self.now_s - host.heard_at for host in tx.hosts()}
             return tick(tx, self.settings, self.now_s, silent_s)
 
-    # What agents do
+    # The agents
 
     def host_up(self, name="h0"):
         slots = tuple(
@@ -188,7 +188,7 @@ class Pool:
         return self.heard(self.heartbeat(name, slots=slots))
 
     def heartbeat(self, host="h0", *, slots=None, jobs=None, unreported=0, **changes):
-        """What an agent in agreement with the pool would say; `changes` of single slots by their region."""
+        """Return the heartbeat of an agent in agreement with the pool, with `changes` to slots, by region."""
         with self.tx() as tx:
             holders = {lease.slot: lease.holder for lease in tx.leases(host=host) if lease.of_instance}
             if slots is None:
@@ -216,15 +216,15 @@ class Pool:
         )  # fmt: skip
 
     def heard(self, heartbeat):
-        """Returns the repairs as pairs."""
+        """Apply a heartbeat; return the repairs as (subject, reason)."""
         with self.tx() as tx:
             repairs = apply_heartbeat(tx, heartbeat, self.now_s)
-            # What the services note of all hosts together.
+            # The services store this for all hosts together.
             tx.save(replace(tx.host(heartbeat.host), beat=heartbeat.beat, heard_at=self.now_s))
         return [(repair.subject, repair.reason) for repair in repairs]
 
     def report(self, *reports, host="h0"):
-        host = host or "h0"  # a job that has no place is told of by somebody who is wrong
+        host = host or "h0"  # a job without a place: the report then comes from a wrong host
         with self.tx() as tx:
             numbered = [(next(self.numbers), report) for report in reports]
             return apply_reports(tx, host, f"agent of {host}", numbered, self.now_s)
@@ -259,7 +259,7 @@ class Pool:
         return self.report(ResultDelivered(**self.about(uuid)), host=self.job(uuid).host)
 
     def bring(self, uuid, state):
-        """Let a planned job get as far as `state`."""
+        """Advance a planned job to `state`."""
         steps = [(JobState.STAGED, self.stage), (JobState.RUNNING, self.start), (JobState.RESULT_HELD, self.finish)]
         steps.append((JobState.COMPLETED, self.delivered))
         done = [goal for goal, _ in steps]
@@ -269,7 +269,7 @@ class Pool:
             assert step(uuid) == []
             assert self.job(uuid).state is goal
 
-    # What there is
+    # Contents
 
     def job(self, uuid):
         return self.store.get(Job, uuid)
@@ -286,7 +286,7 @@ class Pool:
             return next(iter(tx.leases(slots=[slot])), None)
 
     def sent(self):
-        """Return the commands sent since this was last asked."""
+        """Return the commands sent since the last call."""
         commands = self.store.undelivered("s", 10_000)
         self.store.delivered("s", "me", 1, {command.id for command in commands})
         return commands
@@ -295,7 +295,7 @@ class Pool:
         return [(command.slot, type(command.action).__name__, command.action.job) for command in self.sent()]
 
     def contents(self):
-        """What an audit looks at beside the batches; without the outbox."""
+        """Return the objects that an audit checks, except the batches and the outbox."""
         return PoolContents(
             shards=[self.shard],
             hosts=self.store.all(Host),
@@ -307,7 +307,7 @@ class Pool:
         )
 
     def check_invariants(self, sent=()):
-        """What must hold after whatever happened; `sent` are all commands so far, oldest first."""
+        """Check the invariants; `sent` are all commands so far, oldest first."""
         jobs, slots = self.store.all(Job), self.store.all(Slot)
         leases = self.store.all(Lease)
         assert list(audit_contents(self.contents())) == []
@@ -326,7 +326,7 @@ class Pool:
 
 @pytest.fixture
 def new_pool(catalogue):
-    """Build a pool with one host of three slots, all empty."""
+    """Return a function that builds a pool with one host of three empty slots."""
 
     def build():
         pool = Pool(catalogue)
@@ -345,7 +345,7 @@ def pool(new_pool):
 
 @pytest.fixture
 def foreign_lease(pool):
-    """Let an instance hold a slot."""
+    """Return a function that lets an instance hold a slot."""
 
     def grant(slot):
         with pool.tx() as tx:

@@ -1,4 +1,4 @@
-"""Runs an online policy on the pool in memory, and plays what an agent answers."""
+"""An online policy on the pool in memory, with agents that tests play."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ WORKERS = ("worker0", "worker1")
 
 
 def entry(fpga_s, cpu_s, *kinds, preemptible=True, progress_kept=True):
-    """A function whose jobs of 1000 bytes take so long."""
+    """Return a catalogue entry: jobs of 1000 bytes take `fpga_s` on a slot and `cpu_s` on a CPU."""
     return {
         "version": "1.0",
         "slot_kinds": list(kinds),
@@ -27,7 +27,7 @@ def entry(fpga_s, cpu_s, *kinds, preemptible=True, progress_kept=True):
 
 
 class Online:
-    """Runs an online policy on the pool in memory, and plays what an agent answers."""
+    """An online policy on the pool in memory, with agents that tests play."""
 
     def __init__(self, pool, policy=None):
         self.pool = pool
@@ -35,7 +35,7 @@ class Online:
         names = sorted(pool.catalogue.functions)
         self.demand = Demand([pool.catalogue.functions[name].speedup for name in names])
         self.demand.work_s = [10.0] * len(names)
-        #: Slots that were told to load ahead of jobs.
+        #: Requested loads ahead of jobs, by slot.
         self.requested = {}
         workers = [
             ObservedSlot(slot=f"h0/cpu/{name}", card="cpu", region=name, board="cpu", kind="cpu", state=SlotState.EMPTY)
@@ -64,7 +64,7 @@ class Online:
         return done.placed, done.evicted
 
     def step(self):
-        """Returns the places of the jobs placed, and the jobs to be evicted."""
+        """Run one cycle; return the slots of the placed jobs, and the jobs to evict."""
         view = self.view()
         if view is None:
             return {}, []
@@ -75,7 +75,7 @@ class Online:
         return self.pool.create(*functions, policy="benefit_replace")
 
     def run(self, *functions):
-        """Submit jobs, place them, and let those that have a slot compute there."""
+        """Submit jobs, place them, and let the placed ones compute; return the uuids of all of them."""
         batch = self.create(*functions)
         placed, _ = self.step()
         for uuid in placed:

@@ -1,4 +1,4 @@
-"""Tasks on the pool of `conftest`: what tenants and the scheduler do, and a host with cards in a ring."""
+"""Tasks on the pool of `conftest`: requests of tenants, steps of the scheduler, and hosts with cards in a ring."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def placed(outcome):
 
 
 class Breakable(Lattice):
-    """Fails once it is broken."""
+    """The lattice policy, which fails while `broken` is set."""
 
     broken = False
 
@@ -41,7 +41,7 @@ class Breakable(Lattice):
 
 
 class Tasks:
-    """What is done to tasks."""
+    """Requests and planning cycles of tasks."""
 
     def __init__(self, pool, patience_s=30.0):
         self.pool, self.patience_s = pool, patience_s
@@ -54,7 +54,7 @@ class Tasks:
         )  # fmt: skip
 
     def ring_up(self, host="r", cards=4, slots=1, cables=Cables.RING, between=Cables.FULL):
-        """Have a host with cards in an enclosure of their own come up."""
+        """Bring up a host whose cards are in one enclosure."""
         return self.pool.heard(self.pool.heartbeat(host, slots=self.observed(host, cards, slots, cables, between)))
 
     def observed(self, host, cards, slots, cables, between):
@@ -72,7 +72,7 @@ class Tasks:
         )  # fmt: skip
 
     def create(self, count, topology="any", function="aes", requester="r", input_bytes=1000, shapes=()):
-        """Ask for a task of so many shares, in shapes of (slots, seconds or None); returns its uuid."""
+        """Create a task of `count` shares, with shapes of (slots, seconds or None); return its uuid."""
         self.count += 1
         uuid = f"t{self.count}"
         shares = tuple(
@@ -99,7 +99,7 @@ class Tasks:
             return placed(self._family.commit(tx, look, choices, self.pool.now_s))
 
     def place(self):
-        """Let the scheduler look; returns the tasks that got their slots."""
+        """Run one planning cycle; return the tasks that got their slots."""
         return placed(self._cycle.run().outcome)
 
     def cancel(self, uuid):
@@ -117,7 +117,7 @@ class Tasks:
         return sorted((job for job in self.pool.store.all(Job) if job.batch_uuid == uuid), key=lambda job: job.index)
 
     def slots(self, uuid):
-        """Slots of a task by the index of its shares; none of one that has none."""
+        """Return the slots of a task in the order of its shares; empty if it holds none."""
         held = self.held().get(uuid, set())
         return [share.slot for share in self.shares(uuid) if share.slot in held]
 

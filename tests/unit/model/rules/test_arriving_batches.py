@@ -1,4 +1,4 @@
-"""Section 3.4 of the makespan paper holds live: what a second batch gets while inputs of the first one move."""
+"""Section 3.4 of the makespan paper in the pool: the plan of a second batch while inputs of the first one move."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ from fpga_pool.model.rules.batch.family import BatchFamily
 
 from ...core.makespan.test_arriving import Stranger
 
-#: Requesters whose slots are drained, and the responders; the links of all carry 8 Mbit/s each way.
+#: Requesters, whose slots are drained, and responders.  All links carry 8 Mbit/s in each direction.
 REQUESTERS, RESPONDERS, LINK_BPS = ("h0", "h1"), ("h2", "h3"), 8e6
 
 
@@ -38,7 +38,7 @@ def plan(request, pool):
 
 @pytest.fixture
 def first(pool, plan):
-    """A first batch of three inputs of a second each from one requester, half a second after it was planned."""
+    """Plan a first batch of three inputs of 1 s each from one requester; return it 0.5 s later."""
     for host in (*REQUESTERS[1:], *RESPONDERS):
         pool.host_up(host)
     for host in REQUESTERS:
@@ -62,7 +62,7 @@ def pieces(pool):
 
 
 def overload(pool):
-    """Return by how much a link is planned beyond its limit at the worst time, relatively."""
+    """Return the largest excess of a planned rate over the limit of its link, relative to the limit."""
     every, worst = pieces(pool), 0.0
     for link in {("out", piece[0]) for piece in every} | {("in", piece[1]) for piece in every}:
         mine = [piece for piece in every if piece[0 if link[0] == "out" else 1] == link[1]]
@@ -77,7 +77,7 @@ def overload(pool):
 def test_jobs_that_only_compute_start_at_once(pool, plan, first):
     batch = pool.create("aes", "aes", requester="h0", input_bytes=0)
     plan()
-    # Slots load for half a second, in turn where they are of one card; the inputs of the first batch move for longer.
+    # Slots of one card load in turn, 0.5 s each; the inputs of the first batch move for longer.
     starts_s = [pool.job(f"{batch}.{number}").start_s for number in range(2)]
     assert min(starts_s) >= 0.5
     assert max(starts_s) <= 1.5
@@ -86,8 +86,8 @@ def test_jobs_that_only_compute_start_at_once(pool, plan, first):
 
 
 def test_inputs_move_beside_those_of_earlier_batches_and_no_link_is_planned_beyond_its_limit(pool, plan, first):
-    # The first requester sends for another 2.25 s, to one responder at a time or to both: the second requester, which
-    # sends nothing yet, finds half of all ingress unused.
+    # The first requester sends for another 2.25 s, to one responder at a time or to both.  Half of all ingress is
+    # therefore free for the second requester, which sends nothing yet.
     earlier_end = max(end for _, _, _, end, _ in pieces(pool))
     assert earlier_end == pytest.approx(pool.now_s - 0.5 + 0.25 + 3.0)
     batch = pool.create("aes", requester="h1", input_bytes=10**6)
@@ -101,7 +101,7 @@ def test_inputs_of_the_same_requester_come_behind_those_of_earlier_batches(pool,
     batch = pool.create("aes", requester="h0", input_bytes=10**6)
     plan()
     job = pool.job(f"{batch}.0")
-    # Its egress has been full until then: of 4 s in all, 0.5 s have passed, and plans begin 0.25 s from now.
+    # Its egress is full until then: of 4 s in total, 0.5 s have passed, and plans begin 0.25 s from now.
     assert job.dispatched_at + job.transfer[-1].end_s == pytest.approx(pool.now_s - 0.5 + 0.25 + 4.0)
     assert overload(pool) < 1e-6
 
@@ -114,8 +114,8 @@ def test_inputs_that_should_have_come_by_now_are_expected_to_go_on_for_as_long_a
     pool.now_s = max(ends.values()) + 0.75
     batch = pool.create("aes", requester="h0", input_bytes=10**6)
     plan()
-    # Alone it would take a second.  The last one is 0.75 s late, so its requester is taken to send it for another
-    # 0.75 s, of which 0.25 s pass before the plan begins, at a third of its egress at least.
+    # Alone it would take 1 s.  The last earlier input is 0.75 s late, so it is expected to take another 0.75 s, of
+    # which 0.25 s pass before the plan begins, at a third of the requester's egress or more.
     assert pool.job(f"{batch}.0").transfer[-1].end_s > 1.0 + 0.5 / 3 - 1e-9
 
 

@@ -1,4 +1,4 @@
-"""What an audit finds in a pool in which somebody has meddled; that it finds nothing else, `test_invariants` shows."""
+"""The findings of an audit in a pool with altered contents.  `test_invariants` shows that it finds nothing else."""
 
 import re
 from dataclasses import replace
@@ -12,7 +12,7 @@ from fpga_pool.model.values import changed
 
 @pytest.fixture
 def planned(pool):
-    """A pool with one job on a slot, and its commands."""
+    """Return the contents of a pool with one job on a slot, including its commands, and the job."""
     pool.create("aes")
     pool.plan()
     (job,) = pool.contents().active_jobs
@@ -63,7 +63,7 @@ def test_a_contradiction_is_found(planned, change, finding):
 
 @pytest.fixture
 def held(pool):
-    """A slot, and the lease by which an instance holds it."""
+    """Return a slot, and the lease by which an instance holds it."""
     slot = pool.contents().slots[0]
     return slot, Lease(
         uuid="l",
@@ -100,7 +100,7 @@ def test_an_instance_without_its_accelerator_is_found(held, catalogue, slot_chan
 
 @pytest.fixture
 def complete(pool):
-    """A batch, its only job with its result held, and the run that is recorded."""
+    """Return a batch, its only job, whose result is held, and its recorded run."""
     pool.create("aes")
     pool.plan()
     (job,) = pool.contents().active_jobs

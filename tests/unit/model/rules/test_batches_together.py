@@ -1,4 +1,4 @@
-"""Small batches that wait at the same time are planned together, each behind those that came before it."""
+"""Small batches that wait at the same time are planned together, each behind the earlier ones."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ LARGE_BYTES = 100_000
 
 
 class Fails:
-    """A policy that cannot plan flow, nor anything beside it."""
+    """A policy that fails for every problem with a job of `flow`."""
 
     name = "fails"
 
@@ -65,7 +65,7 @@ def test_one_cycle_places_them_all_in_the_order_of_their_age(pool, cycle_of, nam
     ends_s = [job.end_s for job in jobs]
     assert ends_s == sorted(ends_s)
     for batch, job in zip(map(pool.batch, batches), jobs, strict=True):
-        # Each is promised its own end; its bound does not count on the others, which may end sooner.
+        # Each batch is promised its own end.  Its bound ignores the other batches, which may end sooner.
         assert batch.planned_makespan_s == pytest.approx(job.end_s)
         assert batch.lower_bound_s == pytest.approx(4.001)
 

@@ -14,7 +14,7 @@ from fpga_pool.model.rules.shared.columns import HOST_NUMBERS, HOST_WORDS, SLOT_
 
 
 class Pool:
-    """Rows as a database holds them, each with the generation of its shard in which it changed last."""
+    """Rows as a database holds them, each with the generation of its shard at the row's last change."""
 
     def __init__(self):
         self.generations = {"a": 0, "b": 0}
@@ -46,7 +46,7 @@ class Pool:
 
 
 def content(columns):
-    """What columns say, in words."""
+    """Return the contents of columns, with words in place of their numbers."""
 
     def rows(table, words, numbers):
         texts = [[columns.words[number] for number in table[name]] for name in words]
@@ -115,7 +115,7 @@ def test_a_delta_holds_only_what_changed(pool):
     delta = pool.snapshot().changed_after(known.seen)
     assert delta.rows == (0, 1)
     assert delta.slot_name(0) == "h2/c0/1"
-    # Its words are those of its one row, and no others of the pool.
+    # The delta has the words of its one row, and no others of the pool.
     assert set(delta.words) == {
         "h2",
         "a",
@@ -149,7 +149,7 @@ def test_words_of_rows_that_changed_since_are_forgotten_in_time(pool):
     for number in range(1000):
         pool.put_slot(0, 0, "aes", f"holder-{number}")
         known = known.merged(pool.snapshot().changed_after(known.seen))
-    # 4 hosts and 8 slots may have 4 words each, and the last delta has not more than 12.
+    # 4 hosts and 8 slots have at most 4 words each, and the last delta has at most 12.
     assert len(known.words) <= 4 * 12 + 12
     assert content(known) == content(pool.snapshot())
 
@@ -164,7 +164,7 @@ def test_a_slot_is_in_service_on_a_living_host_only(pool):
 
 def test_a_faulted_or_drained_slot_is_not_in_service(pool):
     plain = pool.snapshot().to_plain()
-    # The state EMPTY of all slots is called otherwise.
+    # Rename the state EMPTY of all slots.
     for word, in_service in (("FAULTED", False), ("DRAINED", False), ("LOADING", True)):
         renamed = plain | {"words": [word if known == "EMPTY" else known for known in plain["words"]]}
         assert PoolColumns.from_plain(renamed).in_service.tolist() == [in_service] * 8
@@ -176,7 +176,7 @@ def test_columns_of_a_pool_of_equal_slots_are_short_on_the_wire():
         for region in range(8):
             pool.put_slot(host, region, "", "")
     columns = pool.snapshot()
-    # 800 rows of 14 columns, whose numbers have one or two bytes each, would take 11,200 bytes as they are.
+    # Uncompressed, 800 rows of 14 columns with numbers of one or two bytes would take at least 11,200 bytes.
     assert len(json.dumps(columns.to_plain()["slots"])) < 11_200 / 4
 
 
@@ -220,7 +220,7 @@ def with_slot_column(pool, name, column):
 
 
 def test_few_bytes_do_not_become_very_many_rows(pool):
-    # Three million numbers, which some 3 kB on the wire say; one byte each is the shortest form.
+    # Three million numbers in about 3 kB on the wire; one byte each is the shortest form.
     bomb = ["u1", packed(bytes(3_000_000))]
     with pytest.raises(InvalidInput, match="a column of more than 1048576 rows"):
         PoolColumns.from_plain(with_slot_column(pool, "state", bomb))

@@ -1,10 +1,10 @@
-"""A drain takes work off a slot and costs it nothing: only its own failures count against a job."""
+"""A drain moves jobs off a slot without counting an attempt: only its own failures count against a job."""
 
 from fpga_pool.model.objects.pool import JobState
 
 
 def drained(pool, uuid):
-    """Plan a job and drain the slot that it got; the slot is in service again afterwards."""
+    """Plan a job, drain the slot that it got, and resume the slot."""
     pool.plan()
     slot = pool.job(uuid).slot
     assert slot

@@ -1,4 +1,4 @@
-"""What happened to an object, for its readers."""
+"""The events of an object, as users read them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Jobs of a lower fairness group of a batch compute first, whatever plans the batch (makespan paper, section 3.5)."""
+"""Jobs of a lower fairness group of a batch compute first, with every policy (makespan paper, section 3.5)."""
 
 from collections import defaultdict
 from uuid import uuid4
@@ -20,7 +20,7 @@ from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.sim.pool import SimulatedPool
 from support.simulated import QUICK, fresh_hosts
 
-#: Of two groups, in any order.
+#: Jobs of two groups, in mixed order.
 GROUPS = (1, 0, 1, 0, 0, 1, 0, 1, 0, 1, 1, 0)
 
 
@@ -34,7 +34,7 @@ def request(groups, *, function="aes", requester="h0", input_bytes=1000, policy=
 
 @pytest.fixture
 def planned(pool):
-    """Return a function that plans all that waits by a policy, and returns the jobs by group, for each slot."""
+    """Return a function that plans all waiting batches by a policy, and returns the jobs by slot and group."""
 
     def plan(policy):
         family = BatchFamily(pool.catalogue, pool.settings, lambda _: policy, policy.name, lambda _: True)
@@ -62,7 +62,7 @@ def test_on_each_slot_a_lower_group_ends_before_a_higher_one_begins(pool, planne
         assert all(job.start_s >= ends_s - 1e-9 for job in of_groups[1])
         last = max((job.order for job in of_groups[0]), default=-1)
         assert all(job.order > last for job in of_groups[1])
-    # Both are on more slots than one: a group does not wait for all of the other.
+    # More than one slot serves both groups: a group does not wait for the whole other group.
     assert sum(len(of_groups) == 2 for of_groups in of_slots.values()) > 1
 
 
@@ -70,7 +70,7 @@ def test_groups_are_ordered_within_their_batch_and_batches_by_their_rank(pool, p
     first = pool.submit(request((7, 3), function="flow"))
     pool.now_s += 0.01
     second = pool.submit(request((1, 0), function="flow"))
-    ((_, of_groups),) = planned(QUICK).items()  # there is one slot for flow
+    ((_, of_groups),) = planned(QUICK).items()  # only one slot fits flow
     jobs = sorted((job for jobs in of_groups.values() for job in jobs), key=lambda job: job.order)
     assert [(job.batch_uuid, job.group) for job in jobs] == [
         (first.uuid, 3), (first.uuid, 7), (second.uuid, 0), (second.uuid, 1),

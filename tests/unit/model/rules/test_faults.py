@@ -1,16 +1,16 @@
-"""A slot that fails costs the job that it had begun with an attempt, and those that waited behind it none."""
+"""A slot that fails costs the job that it was working on an attempt, and the jobs queued behind it none."""
 
 import pytest
 
 from fpga_pool.model.objects.pool import JobState, SlotState
 
-#: The only function of these tests that fits the slot r2.
+#: A function that fits only one slot, and this slot.
 FUNCTION, SLOT = "flow", "h0/c/r2"
 
 
 @pytest.fixture
 def queue(pool):
-    """Three jobs in the order of the plan, on one slot."""
+    """Return three jobs on one slot, in the order of the plan."""
     batch = pool.create(*[FUNCTION] * 3)
     pool.plan()
     jobs = sorted((f"{batch}.{number}" for number in range(3)), key=lambda uuid: pool.job(uuid).order)
@@ -48,7 +48,7 @@ def test_the_job_whose_failure_was_reported_loses_no_second_attempt(pool, queue)
 
 @pytest.mark.parametrize(("staged", "expected"), [([], [1, 0, 0]), ([1, 2], [0, 1, 0])])
 def test_a_load_that_fails_costs_the_job_that_it_was_for_an_attempt(pool, queue, staged, expected):
-    """The first of those whose input is there; without one the slot is loaded ahead for the first of all."""
+    """The load is for the first job with a staged input; without any, the slot loads ahead for the first job."""
     for place in staged:
         pool.stage(queue[place])
     pool.report(pool.slot_report(SLOT, SlotState.LOADING, FUNCTION))

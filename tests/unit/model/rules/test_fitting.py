@@ -1,4 +1,4 @@
-"""Which slots an instance could get, what that costs the pool, and why a host can take it or not."""
+"""The slots that an instance could get, their cost to the pool, and why a host can or cannot take the instance."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 
 FREE, POOL, INSTANCE = ("", "", False), ("pool", "default", True), ("instance", "i-1", False)
 
-#: On the slow board everything takes twice as long, and loading takes 1 s (1e6 bytes at 8e6 bit/s).
+#: On the slow board everything takes twice as long.  A load takes 1 s (1e6 bytes at 8e6 bit/s).
 CATALOGUE = Catalogue.from_mapping(
     {
         "format_version": 1,
@@ -56,7 +56,7 @@ CATALOGUE = Catalogue.from_mapping(
 
 
 def pool(*slots, alive=True):
-    """Slots by (place, state, function, lease): place is host/card/region, on a fast board unless the card says so."""
+    """Return columns of slots (place, state, function, lease); a place is host/card/region, slow cards start "slow"."""
     rows, hosts = [], {}
     for place, state, function, lease in slots:
         host, card, region = place.split("/")
@@ -85,7 +85,7 @@ def test_the_slots_of_a_provider_are_those_of_one_kind_on_one_card():
         ("a/c1/r0", "EMPTY", "", FREE), ("b/c0/r0", "EMPTY", "", FREE),
     )  # fmt: skip
     assert found.free[row(found, "a", "c0")] == 2
-    assert found.free[row(found, "a", "c0", "large")] == 0  # f is for small ones
+    assert found.free[row(found, "a", "c0", "large")] == 0  # f needs small slots
     assert sorted(found.free[number] for number in found.providers.of_host["a"]) == [0, 1, 2]
     assert len(found.providers.of_host["b"]) == 1
 
@@ -96,7 +96,7 @@ def test_slots_are_given_from_the_cheapest_on():
         ("a/c0/r3", "EMPTY", "", FREE), ("a/c0/r4", "READY", "f", POOL),
     )  # fmt: skip
     provider = row(found, "a", "c0")
-    # g gains 4 vCPUs where it computes.
+    # The running g saves 4 vCPUs, which its eviction costs.
     expected = [LOADED, EMPTY, OTHER, PLANNED, EVICTION + 4]
     assert [cost(found, provider, given, 1) for given in range(5)] == pytest.approx(expected)
 
@@ -120,12 +120,12 @@ def test_what_cannot_be_had_is_not_counted(state, function, lease, alive):
 def test_benefit_is_speedup_less_what_is_evicted_less_the_share_of_loading():
     found = fitting(("a/c0/r0", "READY", "f", FREE), ("a/c1/r0", "BUSY", "g", POOL), ("a/slow0/r0", "EMPTY", "", FREE))
     gain = {card: found.between(found.gains, row(found, "a", card), 0, 1) for card in ("c0", "c1", "slow0")}
-    # f gains 8 on the fast board, 4 on the slow one; loading is 1 s of 100 s; evicting g costs its 4.
+    # f saves 8 vCPUs on the fast board, 4 on the slow one.  A load takes 1 s of 100 s.  Evicting g costs its 4 vCPUs.
     assert gain == pytest.approx({"c0": 8.0, "c1": 8 * 0.99 - 4, "slow0": 4 * 0.99})
     assert found.slowdown[row(found, "a", "slow0")] == 2
 
 
-#: As CATALOGUE, once it is learned that f takes 1.5 times as long beside g, and 3 times as long beside h.
+#: CATALOGUE with learned costs: f takes 1.5 times as long beside g, and 3 times as long beside h.
 LEARNED = Observations(
     neighbour_costs=(
         NeighbourCost(function="f", beside="g", cost=0.5),
@@ -138,7 +138,7 @@ LEARNED = Observations(
 def test_a_function_takes_longer_beside_what_holds_slots_of_the_card_once_that_is_learned():
     slots = [
         ("a/c0/r0", "EMPTY", "", FREE), ("a/c0/r1", "BUSY", "g", POOL), ("a/c0/large0", "READY", "g", INSTANCE),
-        # Loaded but held by nobody, empty, and on another card: no neighbours.
+        # A slot that is loaded but not held, an empty one, and one on another card are no neighbours.
         ("b/c0/r0", "READY", "f", FREE), ("b/c0/r1", "READY", "g", FREE), ("b/c1/r0", "BUSY", "g", POOL),
         ("c/c0/r0", "EMPTY", "", FREE), ("c/c0/r1", "BUSY", "h", POOL), ("c/c0/r2", "BUSY", "h", POOL),
     ]  # fmt: skip
@@ -146,11 +146,11 @@ def test_a_function_takes_longer_beside_what_holds_slots_of_the_card_once_that_i
     found = Fitting(Providers.of(pool(*slots)), LEARNED, "f", 99.0)
     for number, beside in ((row(found, "a", "c0"), 1.5 * 1.5), (row(found, "b", "c0"), 1.0)):
         assert found.slowdown[number] == pytest.approx(max(before.slowdown[number], beside))
-    # Two of h would make it 9 times; what was learned is believed up to 4.
+    # Two neighbours h would make it 9 times as long; learned costs count up to a factor of 4.
     assert found.slowdown[row(found, "c", "c0")] == pytest.approx(1 + MOST_COST)
     assert found.completions_s(1)[row(found, "b", "c0")] == 99.0
     assert found.completions_s(1)[row(found, "a", "c0")] == pytest.approx(99.0 * 2.25 + 1.0)  # a load takes 1 s
-    # g has learned nothing of others.
+    # For g nothing was learned.
     assert (
         Fitting(Providers.of(pool(*slots)), LEARNED, "g", 99.0).slowdown == fitting(*slots, function="g").slowdown
     ).all()
@@ -166,11 +166,11 @@ def test_the_best_of_each_provider_is_told_where_there_is_enough():
 
 def test_input_comes_after_what_the_pool_has_planned_to_send_to_the_host():
     slots = [(f"{host}/c/small{n}", "EMPTY", "", FREE) for host in "abc" for n in (1, 2)]
-    # f moves 1 Gbit/s: half of a's ingress, twice b's.
+    # f reads 1 Gbit/s: half of a's ingress, twice b's.
     ingress = {"a": (100e9, 2e9), "b": (5e9, 0.5e9), "gone": (1e9, 1e9)}
     found = Fitting(Providers.of(replace(pool(*slots), ingress=ingress)), CATALOGUE, "f", 99.0)
     a, b, c = (row(found, host, "c") for host in "abc")
-    # a: 50 s planned and half of 99 s; for two slots all of 99 s. b: 10 s and no more than 99 s. c: nothing is planned.
+    # a: 50 s planned, then half of 99 s (all of it for two slots).  b: 10 s, then at most 99 s.  c: nothing planned.
     assert found.runs_s(1)[[a, b, c]].tolist() == [99.5, 109.0, 99.0]
     assert found.runs_s(2)[[a, b, c]].tolist() == [149.0, 109.0, 99.0]
     assert (found.completions_s(1) - found.runs_s(1)).tolist() == found.firsts(found.loads_s, 1).tolist()
@@ -179,7 +179,7 @@ def test_input_comes_after_what_the_pool_has_planned_to_send_to_the_host():
 
 
 def test_a_short_instance_leaves_fast_slots_to_the_long_ones_that_are_expected():
-    """Eight slots of g are held; one of g runs for an hour on the fast board, one of f for a minute."""
+    """Eight slots are held for g, whose instances run for an hour; those of f run for a minute."""
     held = [(f"z/c{card}/r{number}", "READY", "g", INSTANCE) for card in (0, 1) for number in range(4)]
     free = [(f"a/{card}/r{number}", "EMPTY", "", FREE) for card in ("c0", "slow0") for number in range(4)]
     best = {}
@@ -250,5 +250,5 @@ def test_a_flavor_larger_than_every_host_is_named_whatever_holds_the_slots():
     assert found(3) == "fpga_pool:count: no host has 3 slots for f, at most 2"
     assert found(3, Spread.HOST) is None
     assert found(4, Spread.HOST) == "fpga_pool:count: no host has 4 slots for f, at most 3"
-    # Its cards may come later.
+    # More cards of this host may be reported later.
     assert found(4, known=pool(("a/c0/large0", "EMPTY", "", FREE))) is None

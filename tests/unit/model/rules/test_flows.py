@@ -1,4 +1,4 @@
-"""Which streams the host of a requester is asked to hold to their plans, and by what its source is known."""
+"""The streams that a requester's host is told to shape by their plans, and how their sources become known."""
 
 from uuid import uuid4
 
@@ -12,7 +12,7 @@ from fpga_pool.model.values import changed
 
 @pytest.fixture
 def large(pool):
-    """Plan a megabyte of a project, from h1, which has an egress driver unless told otherwise, to h0."""
+    """Return a function that plans an input of 1 MB from h1, by default with an egress driver, to h0."""
 
     def make(project="p", egress_driver="tc", input_bytes=1_000_000):
         pool.heard(changed(pool.heartbeat("h1", slots=(), jobs=()), egress_driver=egress_driver))
@@ -31,7 +31,7 @@ def seen(pool, job, port=5000, host=None):
 
 
 def flows(pool):
-    """What was sent about flows since this was last asked: to whom, what, of which job, from which port."""
+    """Return the flow commands sent since the last call: host, action, job and source port."""
     return [
         (command.host, type(command.action), command.action.job, getattr(command.action, "source_port", None))
         for command in pool.sent()

@@ -1,4 +1,4 @@
-"""Batches that their owners hold back, release, and want before others or by a deadline."""
+"""Batches that their owners hold and release, and batches with a priority or a deadline."""
 
 import pytest
 
@@ -147,7 +147,7 @@ def test_of_equal_priorities_the_earliest_deadline_is_planned_first(pool):
 
 
 def test_a_batch_says_by_how_much_its_plan_misses_the_deadline(pool):
-    # It computes 1.001 s, after 0.25 s of lead and a load of 0.5 s.
+    # It computes for 1.001 s, after a lead time of 0.25 s and a load of 0.5 s.
     batch = pool.create("aes", deadline_at=pool.now_s + 1.0)
     assert (detail(pool, batch).ends_at, detail(pool, batch).late_s) == (None, None)
     pool.plan()

@@ -1,4 +1,4 @@
-"""What jobs of batches take beside neighbours on their card, once that is learned."""
+"""The learned slowdown of batch jobs by neighbours on their card."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
 
 
 def learned(one, other, factor):
-    """Return the model of many runs: the one takes so many times as long beside the other, which it costs nothing."""
+    """Return the model of many runs in which `one` takes `factor` times as long beside `other`, which loses nothing."""
     beside = [Run(unit="x", type=one, estimated_s=1, actual_s=factor, end_s=factor)]
     beside += [Run(unit="x", type=other, estimated_s=factor, actual_s=factor, end_s=factor)]
     alone = [Run(unit="y", type=one, estimated_s=1, actual_s=1, end_s=1)]
@@ -25,7 +25,7 @@ def learned(one, other, factor):
 
 @pytest.fixture
 def model():
-    """sha256 takes about twice as long beside aes; others cost each other nothing that was seen."""
+    """Return a model: sha256 takes about twice as long beside aes; no other slowdown was observed."""
     return learned("sha256", "aes", 2.0)
 
 
@@ -47,10 +47,10 @@ def test_a_job_takes_longer_beside_what_an_instance_computes(pool, foreign_lease
     before, view = pool.snapshot().view, pool.snapshot(slowdown=model).view
     cost = model.cost("sha256", ("aes",))
     assert 0.7 < cost < 1.1
-    # 2 s + 1 us a byte by the catalogue, and as much longer as it costs.
+    # 2 s + 1 us per byte by the catalogue, longer by the cost of the neighbour.
     for slot in (R1, R2):
         assert times(view, slot) == pytest.approx((2 * (1 + cost), 1e-6 * (1 + cost)))
-    # Of the other card, and of functions that nobody asks for, nothing changes.
+    # The other card, and functions that no waiting job needs, are not affected.
     assert times(view, "h1/c/r0") == times(before, "h1/c/r0") == (2.0, 1e-6)
     assert times(view, R1, "aes") == times(before, R1, "aes")
 
@@ -59,7 +59,7 @@ def test_a_batch_goes_where_neighbours_slow_it_down_least_and_says_how_long_it_t
     pool.host_up("h1")
     foreign_lease("h1/c/r0")
     computes(pool, "h1/c/r0", "aes")
-    # Loaded on the card with the neighbour, so that it is the first choice as long as nothing is known.
+    # Loaded on the neighbour's card, so that this slot is the first choice without a learned model.
     pool.report(pool.slot_report("h1/c/r1", SlotState.READY, "sha256"), host="h1")
     pool.create("sha256")
 
@@ -74,7 +74,7 @@ def test_a_batch_goes_where_neighbours_slow_it_down_least_and_says_how_long_it_t
     slot, alone_s = place(None)
     assert slot == "h1/c/r1"
     slot, makespan_s = place(model)
-    # A load takes 0.5 s, the neighbour would cost about 2 s more.
+    # A load takes 0.5 s; the neighbour would cost about 2 s more.
     assert slot.startswith("h0/")
     assert makespan_s == pytest.approx(alone_s + 0.5, abs=0.01)
 
@@ -93,7 +93,7 @@ def test_a_neighbour_of_the_pool_counts_until_it_is_free(pool, model):
     factor = 1 + share * model.cost("sha256", ("aes",))
     other = next(slot for slot in (R0, R1) if slot != first)
     assert times(view, other) == pytest.approx((2 * factor, 1e-6 * factor))
-    # By the time that its own slot is free there is no neighbour.
+    # When its own slot becomes free, there is no neighbour left.
     assert times(view, first) == (2.0, 1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Whatever happens to a pool, in whatever order, what must hold holds."""
+"""The invariants of a pool hold after any sequence of events."""
 
 import contextlib
 import sys
@@ -39,7 +39,7 @@ REPORTS = {
 }
 
 number = st.integers(0, 7)
-#: Work that goes on comes as often as what disturbs it.
+#: Steps that make progress are as frequent as disturbances.
 steps = st.one_of(
     st.tuples(st.just("create"), st.lists(st.sampled_from(FUNCTIONS), min_size=1, max_size=4)),
     st.tuples(st.just("plan")),
@@ -63,7 +63,7 @@ steps = st.one_of(
 
 @pytest.fixture(scope="module")
 def catalogue(make_catalogue, make_stoppable):
-    """Of three functions one can be stopped, and goes on where it was."""
+    """Return a catalogue of three functions, one of which is preemptible and keeps its progress."""
     functions = {"aes": (1.0, "small", "large"), "sha256": make_stoppable(2.0), "flow": (4.0, "large")}
     return make_catalogue(functions, slots=["small", "small", "large"], load_s=0.5, b_s_per_byte=1e-6)
 
@@ -100,13 +100,13 @@ class Walk:
             self.pool.commit(*self.plans[-1])
 
     def replan(self, late, age):
-        """Plan around what is under way, or around what was not long ago."""
+        """Replan by the present problem, or by one of an earlier time."""
         if asked := self.pool.asked(late=late):
             self.asked.append(asked)
             self.pool.replan(self.asked[-1 - age % len(self.asked)])
 
     def task(self, function, count, topology):
-        with contextlib.suppress(NoSlotFits):  # of the large slots there is one on each host
+        with contextlib.suppress(NoSlotFits):  # each host has only one large slot
             self.tasks.create(count, topology, function, requester="h0")
 
     def place(self):
@@ -134,7 +134,7 @@ class Walk:
         self.pool.resume(slot)
 
     def claim(self, number, function, count):
-        """A machine boots on one of the hosts, or is started again; it gets all that it wants, or nothing."""
+        """Boot or restart an instance on one of the hosts; it gets all requested slots or none."""
         host, instance = f"h{number % 2}", f"vm{number}"
         wanted = AcceleratorRequest(function=function, count=count)
         claim = Claim(host=host, instance=instance, project_id="p", wanted=wanted)
@@ -188,7 +188,7 @@ class Walk:
         self.pool.tick()
 
     def end(self):
-        """Whatever was done to it, the pool can be led to its end: every job ends."""
+        """Bring the pool to its end: whatever happened before, every job must end."""
         for number in range(8):
             self.release(number)
         for _ in range(6):

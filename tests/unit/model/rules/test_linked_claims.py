@@ -1,4 +1,4 @@
-"""Claims of slots that are linked.  A host has four cards in a ring, with the two small slots of each on a line."""
+"""Claims of linked slots.  A host has four cards in a ring, each with two small slots in a line."""
 
 import re
 
@@ -29,7 +29,7 @@ def observed(card, region, *, cables=Cables.RING, slots=2):
 
 @pytest.fixture
 def linked(pool):
-    """Cable a host, with so many slots on each card."""
+    """Return a function that brings up a host with `slots` slots on each card."""
 
     def linked(slots=2, **how):
         told = tuple(observed(card, region, slots=slots, **how) for card in range(CARDS) for region in range(slots))
@@ -41,7 +41,7 @@ def linked(pool):
 
 @pytest.fixture
 def claim(pool):
-    """Claim linked slots for an instance; returns their places."""
+    """Return a function that claims linked slots for an instance, and returns their places."""
 
     def claim(topology, count, *, instance="vm", allocated=None):
         wanted = AcceleratorRequest(function="aes", count=count, topology=topology)
@@ -72,7 +72,7 @@ def test_links_that_there_are_not_are_refused(pool):
 
 
 def test_where_placement_leaves_the_slots_of_a_card_open_linked_ones_are_taken(pool, linked, claim):
-    # Three of the four slots on c0 in a line: taking the middle one leaves no two that are linked.
+    # Three of the four slots in the line on c0 remain.  Without the middle one no two of them are linked.
     linked(slots=4)
     with pool.tx() as tx:
         claim_slots(tx, Claim(host="h1", instance="first", project_id="p", wanted=AcceleratorRequest(function="aes"),
@@ -87,7 +87,7 @@ def test_where_placement_leaves_the_slots_of_a_card_open_linked_ones_are_taken(p
         claim(Topology.LINE, 2, allocated={provider(0): 2})
     assert pool.sent() == []
     pool.resume("h1/c0/r2")
-    # r1 to r3 are free: the end is taken, not r1 and r3.
+    # r1 to r3 are free: two adjacent ones are taken, not r1 and r3.
     assert claim(Topology.LINE, 2, allocated={provider(0): 2}) == ["c0/r1", "c0/r2"]
 
 
@@ -133,7 +133,7 @@ def test_what_is_held_and_linked_is_kept_and_what_is_no_longer_linked_is_exchang
     pool.sent()
     assert claim(Topology.LINE, 2, allocated=allocated) == ["c0/r0", "c3/r0"]
     assert pool.sent() == []
-    linked(slots=1, cables=Cables.LINE)  # a cable was taken out
+    linked(slots=1, cables=Cables.LINE)  # a cable was removed
     with pytest.raises(Conflict, match="at most 1"):
         claim(Topology.LINE, 2, allocated=allocated)
     assert claim(Topology.LINE, 2) == ["c0/r0", "c1/r0"]

@@ -1,4 +1,4 @@
-"""Slots of a host that are linked as asked, compared with every set of slots there is."""
+"""The search for linked slots of a host, compared with an exhaustive search."""
 
 import importlib.util
 from collections import Counter
@@ -31,13 +31,13 @@ def connected():
 
 
 def closes(connected, members, size, links):
-    """What the checker's main program says of a ring."""
+    """Return whether the members form a ring, as the checker's main program decides it."""
     full = links == "full" or (links == "ring" and len(members) == size)
     return full or (len(members) <= 2 and connected(members, size, links))
 
 
 def linked(connected, candidates, wish):
-    """Whether candidates are linked as `model.objects.links` says, by the independent checker's idea of a path."""
+    """Return whether candidates are linked as in `model.objects.links`, by the independent checker's test of paths."""
     if wish == Links.ANY or len(candidates) == 1:
         return True
     cards = {candidate.card: candidate.links.card for candidate in candidates}
@@ -63,7 +63,7 @@ def linked(connected, candidates, wish):
 
 @st.composite
 def hosts(draw):
-    """Up to two enclosures of up to four cards with up to three slots, some of which cannot be had."""
+    """Draw up to two enclosures of up to four cards with up to three slots, some of which are missing."""
     between = draw(st.sampled_from([*Topology, None]))
     candidates = []
     for enclosure in ("a", "b")[: draw(st.integers(1, 2))]:
@@ -128,7 +128,7 @@ def test_the_longest_path_is_as_long_as_is_said(connected, candidates):
 
 
 def ring(cards, *, slots=1, free=None):
-    """Cards in a ring with so many slots each, those of `free` (card, slot) only."""
+    """Return cards in a ring with `slots` slots each, or only the slots `free` (card, slot)."""
     return [
         SlotCandidate(f"c{card}", card, SlotLinks(card=links, slots=slots, position=slot), 0.0)
         for card in range(cards)
@@ -139,13 +139,13 @@ def ring(cards, *, slots=1, free=None):
 
 
 def test_a_line_is_taken_where_it_leaves_the_most_connected():
-    # Free on a ring of 8: 0 and 1; 3 to 6.  A line of 2 uses up the small set: 2**2 pairs are lost, not 4**2 - 2**2.
+    # Free on a ring of 8: 0 and 1; 3 to 6.  A line of 2 on the small set loses 2**2 pairs, not 4**2 - 2**2.
     candidates = ring(8, free={(card, 0) for card in (0, 1, 3, 4, 5, 6)})
     assert choose_candidates(candidates, Links.LINE, 2) == (0, 1)
     assert connected_sizes(candidates) == (4, 2)
     assert lost_connections(candidates, {0, 1}) == 4
     assert lost_connections(candidates, {2, 3}) == 12
-    # In the middle of the four nothing stays connected but each slot with itself.
+    # In the middle of the four it leaves single slots, each connected only with itself.
     assert lost_connections(candidates, {3, 4}) == 14
 
 
@@ -155,7 +155,7 @@ def test_a_ring_closes_over_two_cards_or_all_of_them():
         sorted(Counter(candidates[i].card for i in choose_candidates(candidates, Links.RING, n)).values())
         for n in (2, 4, 5)
     ]
-    # Two on one card; two and two on linked cards; five are too many for two cards, and close over all four.
+    # Two on one card; four as two and two on linked cards; five are too many for two cards, so they use all four.
     assert pairs == [[2], [2, 2], [1, 1, 1, 2]]
     assert choose_candidates(ring(4), Links.RING, 3) is None
     assert largest_linked(ring(4), Links.RING, 4) == 2

@@ -1,4 +1,4 @@
-"""Tasks that can have more or fewer slots: a slot then computes several shares, one after the other.
+"""Malleable tasks: with fewer slots, a slot computes several shares, one after the other.
 
 Host r has four cards in a ring, with one small slot each.  A share of 1000 bytes computes for 1.001 s as aes; a load
 takes 0.5 s.
@@ -34,7 +34,7 @@ def tasks(pool):
 
 
 def queues(tasks, uuid):
-    """The indices of the shares on each slot, in the order in which they compute; by the order of the slots."""
+    """Return the indices of the shares on each slot in the order of their computation, sorted by the first index."""
     by_slot = {}
     for share in sorted(tasks.shares(uuid), key=lambda share: share.order):
         by_slot.setdefault(share.slot, []).append(share.index)
@@ -55,11 +55,11 @@ def test_it_runs_on_fewer_where_no_more_are_in_service_and_each_computes_several
         pool.drain(f"r/c{card}/s0")
     uuid = tasks.create(5, "line", shapes=[(4, None), (2, None)])
     assert tasks.place() == [uuid]
-    # Neighbours share a slot; two of the five on the first, three on the second, or the other way round.
+    # Consecutive shares use one slot: two of the five on one slot, three on the other.
     assert queues(tasks, uuid) == [[0, 1, 2], [3, 4]]
     task = tasks.get(uuid)
     assert task.slots == len(tasks.held()[uuid]) == 2
-    # Three shares follow each other on one slot.
+    # Three shares compute on one slot, one after the other.
     assert task.ends_at - pool.now_s == pytest.approx(0.5 + 3 * 1.001)
     first, second, third = (tasks.shares(uuid)[index] for index in (0, 1, 2))
     assert (first.start_s, second.start_s) == (0.5, pytest.approx(first.end_s))
@@ -71,7 +71,7 @@ def test_it_runs_on_fewer_where_no_more_are_in_service_and_each_computes_several
 
 
 def test_how_long_it_takes_is_what_its_tenant_says_of_the_shape(pool, tasks):
-    # Alone it gets its quickest shape, which is not its widest.
+    # Alone it gets its fastest shape, which is not its widest.
     uuid = tasks.create(4, "line", shapes=[(4, 9.0), (2, 5.0)])
     tasks.place()
     task = tasks.get(uuid)
@@ -80,7 +80,7 @@ def test_how_long_it_takes_is_what_its_tenant_says_of_the_shape(pool, tasks):
 
 
 def test_the_policy_allots_shapes_to_all_that_wait(pool, tasks):
-    # Each of two could have the ring for 1.001 s, one after the other; on two slots each they are done together.
+    # Each could use the ring for 3 s, one after the other; on two slots each, both end after 4 s.
     first, second = (tasks.create(4, "line", shapes=[(4, 3.0), (2, 4.0)]) for _ in range(2))
     assert sorted(tasks.place()) == [first, second]
     assert tasks.get(first).slots == tasks.get(second).slots == 2
@@ -91,7 +91,7 @@ def test_one_that_has_waited_long_gets_its_quickest_shape_as_soon_as_it_can(pool
     tasks.place()
     uuid = tasks.create(4, "ring", shapes=[(4, None), (2, 60.0)])
     pool.now_s += 31.0
-    assert tasks.place() == []  # the two slots that are free are kept
+    assert tasks.place() == []  # the two free slots are reserved
     assert (
         tasks.detail(uuid).pending_reason
         == "4 or 2 slots for aes with the required links (ring) are not free at the same time"

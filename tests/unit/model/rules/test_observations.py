@@ -1,4 +1,4 @@
-"""Run times of instances that have ended, and refitted time models, as the placement of instances uses them."""
+"""The run times of ended instances and the refitted time models that are used to place instances."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def test_a_run_time_is_the_median_of_the_project_once_three_instances_have_ended
     ended = [("p", "aes", 10.0), ("p", "aes", 30.0), ("p", "aes", 500.0), ("q", "aes", 700.0), ("q", "sha256", 1.0)]
     found = Observations(run_times=observed_run_times(ended))
     assert found.run_time_s("p", "aes") == 30.0
-    # q has one of its own: the median of all four is half-way between 30 and 500.
+    # q has only one run of its own, so the median of all four counts: half-way between 30 and 500.
     assert found.run_time_s("q", "aes") == 265.0
     assert found.run_time_s("q", "sha256") is None
 

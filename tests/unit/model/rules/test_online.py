@@ -1,4 +1,4 @@
-"""Jobs that come one by one: where they go, and how they leave (`model.rules.online.view`)."""
+"""Online jobs: where they are placed, and how they leave their slots (`model.rules.online.view`)."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from .online_bench import Online, entry
 
 @pytest.fixture(scope="session")
 def catalogue(make_catalogue):
-    """Three slots that load in half a second; speedups 2, 4 and 30, the last on the large slot only, and rigid 2."""
+    """Return a catalogue: three slots that load in 0.5 s; speedups 2, 4, 30 (large slot only), and rigid 2."""
     functions = {
         "aes": entry(10.0, 20.0, "small", "large"),
         "sha256": entry(10.0, 40.0, "small", "large", progress_kept=False),
@@ -43,7 +43,7 @@ def test_a_job_goes_to_a_slot_that_can_hold_its_function_and_its_batch_begins_wi
     online.create("flow")
     assert online.step() == ({"b1.0": "h0/c/r2"}, [])
     job, batch = pool.job("b1.0"), pool.batch("b1")
-    # It loads for 0.5 s and computes for 10 s; its input comes at once.
+    # It loads for 0.5 s and computes for 10 s; its input takes no time.
     assert (job.start_s, job.end_s, job.transfer, job.attempt) == (0.5, 10.5, (), 1)
     assert (batch.state, batch.planned_makespan_s) == (BatchState.RUNNING, None)
     assert pool.actions() == [("h0/c/r2", "AssignJob", "b1.0")]
@@ -107,7 +107,7 @@ def test_a_job_that_has_waited_as_long_as_it_computes_goes_to_a_cpu_and_not_befo
     assert online.step() == ({}, [])
     pool.now_s += 10.0
     placed, _ = online.step()
-    # Two workers, oldest first; the third waits.
+    # The two workers take the oldest jobs; the third job waits.
     assert placed == {"b2.0": "h0/cpu/worker0", "b2.1": "h0/cpu/worker1"}
     job = pool.job("b2.0")
     assert (is_cpu(job.slot), job.start_s, job.end_s) == (True, 0.0, 20.0)
@@ -130,7 +130,7 @@ def test_a_job_of_more_benefit_evicts_one_of_less_and_follows_it_on_the_slot(poo
     # (30 - 2) vCPUs over 10 s against 0.5 s of load at 2 vCPUs.
     assert online.step() == ({"b2.0": "h0/c/r2"}, [least])
     assert pool.actions() == [("h0/c/r2", "EvictJob", least), ("h0/c/r2", "AssignJob", "b2.0")]
-    # It is asked to leave once.
+    # The eviction is requested only once.
     assert online.step() == ({}, [])
     assert pool.job(least).state is JobState.RUNNING
 
@@ -172,7 +172,7 @@ def test_a_job_comes_back_from_a_cpu_to_a_free_slot_where_it_is_done_earlier(poo
     placed, _ = online.step()
     for uuid in placed:
         pool.bring(uuid, JobState.RUNNING)
-    # After 35 s sha256 (40 s on a CPU, 10 s on a slot, progress lost) would be later on a slot.
+    # After 35 s, sha256 (40 s on a CPU, 10 s on a slot, where its progress is lost) would end later on a slot.
     pool.now_s += 35.0
     pool.finish("b1.1")
     pool.resume("h0/c/r0")
@@ -198,7 +198,7 @@ def test_what_has_changed_since_it_was_read_is_left_out(pool, online):
     moves = online.decide(online.view())
     pool.finish(least)
     placed, evicted = online.commit(moves)
-    # The slot is free now, which is as good.
+    # The slot has become free, so no eviction is needed.
     assert ([job.uuid for job in placed], evicted) == (["b2.0"], [])
 
 
@@ -212,7 +212,7 @@ def test_a_slot_that_got_another_job_meanwhile_is_not_given_away(pool, online):
 
 
 def pool_plan(pool):
-    """Plan the batches that are planned."""
+    """Plan the batches that are not online."""
     request = batch_problem(pool.snapshot(is_planned="benefit_replace".__ne__))
     return request, Ect().decide(request.problem, None, 0.0, np.random.default_rng(0))
 
@@ -261,7 +261,7 @@ def test_what_an_instance_holds_gets_no_job_and_is_not_taken_away(pool, online, 
 
 
 def test_a_commit_reads_the_leases_of_the_slots_that_it_gives_and_no_others(pool, online, foreign_lease, monkeypatch):
-    """The shard is locked meanwhile: what is read must not grow with the shard."""
+    """The shard is locked during a commit, so the amount of data read must not grow with the shard."""
     for number in range(1, 5):
         pool.host_up(f"h{number}")
     online.create("aes", "sha256", "flow")
@@ -282,5 +282,5 @@ def test_a_commit_reads_the_leases_of_the_slots_that_it_gives_and_no_others(pool
         patched.setattr(MemoryTransaction, "leases", counted)
         done = commit_moves(tx, moves, pool.catalogue, pool.now_s)
     assert {job.slot for job in done.placed} == placed
-    # Once to see that nobody has them by now, once for those that the pool must lease, and once for each new lease.
+    # One read to check that the slots are still free, one for those that the pool must lease, and one per new lease.
     assert (len(read), sum(map(len, read))) == (2 + 3, 0)

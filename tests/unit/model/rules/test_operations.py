@@ -8,7 +8,7 @@ R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
 
 @pytest.fixture
 def only_r0(pool):
-    """Leave one slot in service."""
+    """Return the pool with only one slot in service."""
     for slot in (R1, R2):
         pool.drain(slot)
     return pool

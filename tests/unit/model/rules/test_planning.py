@@ -37,11 +37,11 @@ def test_the_view_tells_the_pool_in_columns(pool, foreign_lease):
     assert view.slot_card.tolist() == [0, 0, 0, 1, 1, 1]
     assert view.slot_kind == ("small", "small", "large") * 2
     assert view.slot_function.tolist() == [2, -1, -1, -1, -1, -1]
-    # FAULTED, drained and held by an instance are out of service.
+    # Faulted slots, drained slots and slots held by an instance are out of service.
     assert view.slot_usable.tolist() == [True, False, True, False, False, True]
     # 4000 bytes at 64 kbit/s.
     assert view.slot_load_s.tolist() == [0.5] * 6
-    # Rows: small, large; flow needs a large slot, the unmeasured function has no time model.
+    # Rows: small, large.  flow needs a large slot, and the unmeasured function has no time model.
     assert view.can_run[[0, 2]].tolist() == [[True, False, True, False], [True, True, True, False]]
     # aes as refitted, sha256 from the catalogue.
     assert view.time_a_s[0].tolist() == [1.25, 0.0, 2.0, 0.0]
@@ -54,9 +54,9 @@ def test_a_slot_is_ready_when_what_is_planned_on_it_is_done(pool):
     pool.now_s += 2.0
     pool.create("aes")
     snap = pool.snapshot()
-    # Two jobs of 4 s + 1000 bytes x 1 us on the large slot, which loads for 0.5 s while the first input comes: 1000
-    # bytes at 8 Mbit/s take 1 ms.  From the plan's time 0 that is 0.5 + 2 x 4.001 = 8.502 s; 2.25 s of it have passed
-    # when the next plan begins.
+    # Two jobs of 4 s + 1000 bytes x 1 us on the large slot, which loads for 0.5 s while the first input arrives: 1000
+    # bytes at 8 Mbit/s take 1 ms.  They end 0.5 + 2 x 4.001 = 8.502 s after time 0 of the plan, of which 2.25 s have
+    # passed when the next plan begins.
     assert snap.view.slot_ready_s == pytest.approx([0.0, 0.0, 8.502 - 2.25])
 
 
@@ -145,27 +145,27 @@ def test_a_plan_gives_each_job_its_place_its_order_and_its_rates(pool):
     uuid = pool.create("flow", "flow", input_bytes=100_000)
     placed = pool.plan()
     assert [(job.slot, job.order, job.attempt) for job in placed] == [(R2, 0, 1), (R2, 1, 1)]
-    # The plan's time 0 is a quarter of a second ahead.
+    # Time 0 of the plan is 0.25 s ahead.
     assert {job.dispatched_at for job in placed} == {1000.25}
     first, second = placed
     assert (first.end_s - first.start_s, second.start_s - first.end_s) == pytest.approx((4.1, 0.0))
     batch = pool.batch(uuid)
     assert (batch.state, batch.dispatched_at) == (BatchState.RUNNING, 1000.25)
-    # Of the half second that the slot loads, a quarter is before time 0.
+    # Of the load of 0.5 s, 0.25 s are before time 0.
     assert batch.planned_makespan_s == pytest.approx(0.25 + 2 * 4.1)
     assert 0 < batch.lower_bound_s <= batch.planned_makespan_s
     assert [(command.sequence, command.fence) for command in pool.sent()] == [(1, (1, 1)), (2, (1, 2))]
 
 
 def test_a_plan_of_small_inputs_begins_at_once(pool):
-    """They move in one burst, and nobody has to be told of rates before."""
+    """They move in one burst, so no host needs rates beforehand."""
     uuid = pool.create("flow", "flow")
     pool.plan()
     assert pool.batch(uuid).dispatched_at == 1000.0
 
 
 def test_loads_that_begin_before_time_0_count_in_the_bound(pool):
-    """The slot loads for 0.5 s from the commit on, a quarter of a second before time 0; 100 kB compute for 4.1 s."""
+    """The slot loads for 0.5 s from the commit on, 0.25 s of it before time 0; 100 kB compute for 4.1 s."""
     uuid = pool.create("flow", input_bytes=100_000)
     pool.plan()
     assert pool.batch(uuid).lower_bound_s == pytest.approx(0.25 + 4.1)
@@ -177,7 +177,7 @@ def test_the_bound_does_not_count_on_work_that_may_end_sooner_than_planned(pool)
     uuid = pool.create("flow")
     pool.plan()
     batch = pool.batch(uuid)
-    # Planned behind two jobs of 4 s; alone it computes for 4.001 s.
+    # It is planned behind two jobs of 4 s; alone it computes for 4.001 s.
     assert batch.planned_makespan_s > 12.0
     assert batch.lower_bound_s == pytest.approx(4.001)
 

@@ -1,4 +1,4 @@
-"""Results that their client has, said a second time because their agent did not hear it."""
+"""Receipts of clients for results whose delivery their agents did not notice."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from fpga_pool.model.messages.requests import Receipt
 from fpga_pool.model.objects.pool import JobState
 from fpga_pool.model.rules.batch.admission import confirm_results
 
-#: What the agents of these tests report as the digest of their results.
+#: The digest of results that the agents of these tests report.
 DIGEST = "ab"
 
 

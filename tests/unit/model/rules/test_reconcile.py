@@ -129,7 +129,7 @@ def test_nothing_is_concluded_about_slots_and_jobs_while_reports_are_on_the_way(
     assert (pool.slot(R2).state, pool.job(job).state) == (SlotState.BUSY, JobState.RUNNING)
 
 
-# Silence
+# Silent hosts
 
 
 def test_a_host_that_is_silent_is_lost_with_its_slots_jobs_and_commands(pool, job):
@@ -169,7 +169,7 @@ def test_a_host_that_is_back_forgets_what_is_elsewhere_though_it_missed_commands
 def test_a_host_that_is_back_does_not_run_a_job_that_waits_for_another_place(pool, job):
     lose(pool)
     assert pool.job(job).state is JobState.PENDING
-    # Its agent was not told, and would begin the attempt that was given up.
+    # Its agent does not know that, and would begin the attempt that was given up.
     back = pool.heartbeat(jobs=[(job, 1, R2)])
     assert (job, "held by h0, though it has ended or moved elsewhere") in pool.heard(back)
     assert pool.actions() == [(R2, "ReleaseJob", job)]
@@ -185,18 +185,18 @@ def test_a_result_on_a_host_that_was_lost_can_be_delivered_when_it_is_back(pool,
 
 
 def test_a_slot_that_has_missed_commands_while_its_host_was_lost_is_not_waited_for(pool, job):
-    """What its agent holds is compared again, though no work comes to this slot any more."""
+    """The jobs of its agent are compared again, although the slot gets no more work."""
     pool.bring(job, JobState.RESULT_HELD)
     told = pool.slot(R2).sequence
     pool.create("flow")
-    pool.plan()  # the next job of this slot, whose command is dropped when the host is lost
+    pool.plan()  # the next job of this slot; its command is dropped when the host is lost
     lose(pool)
     pool.cancel("b2")
     missed = pool.heartbeat(jobs=[(job, 1, R2)], r2={"sequence": told})
     assert (R2, "missed commands that will not be delivered any more") in pool.heard(missed)
     (command,) = [command for command in pool.sent() if command.slot == R2]
     assert (command.action, command.sequence) == (NO_EFFECT, pool.slot(R2).sequence)
-    # It is executed, and then the agent holds the result no longer.
+    # After this command the agent no longer holds the result.
     assert pool.heard(pool.heartbeat(jobs=())) == [(job, "its result is no longer held by its agent")]
 
 
@@ -215,7 +215,7 @@ def test_a_slot_whose_commands_were_refused_while_its_card_was_gone_is_not_waite
 
 
 def test_an_input_that_never_comes_fails_the_job(pool, job):
-    pool.now_s += 3599.9  # the transfer of a small local input takes no time, from the commit on
+    pool.now_s += 3599.9  # the transfer of a small local input ends at the commit
     pool.heard(pool.heartbeat())
     assert pool.tick() == []
     pool.now_s += 0.2
@@ -233,7 +233,7 @@ def test_a_job_whose_input_has_come_is_waited_for(pool, job):
     assert pool.tick() == []
 
 
-# A database that is not the one the agents knew
+# A database that differs from the one that the agents knew
 
 
 def test_a_new_database_counts_on_from_where_the_agents_are(new_pool):

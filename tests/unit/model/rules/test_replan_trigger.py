@@ -1,4 +1,4 @@
-"""What makes a pool look at its plan again."""
+"""The conditions under which a pool replans."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def look(pool):
 
 @pytest.fixture
 def queued(pool):
-    """Jobs of a second on three slots of one card, which load in turn: the first begin after 0.5, 1.0 and 1.5 s."""
+    """Plan jobs of 1 s on three slots of one card, which load in turn: the first ones begin after 0.5, 1.0, 1.5 s."""
     pool.create(*["aes"] * 12)
     pool.plan()
     return pool
@@ -36,14 +36,14 @@ def test_nothing_is_said_as_long_as_all_goes_as_planned(queued, look):
 
 
 def test_what_is_late_is_said_once_and_again_when_it_is_twice_as_late(queued, look):
-    # A second is allowed, so two of the first are late.
+    # A delay of 1 s is tolerated, so two of the first jobs are late.
     queued.now_s = 1002.25
     assert "2 jobs are late" in look()
     queued.now_s = 1003.25
-    # The third one, and the second ones of two queues are late as well by now; the others are not twice as late.
+    # By now the third job and the second jobs of two queues are late as well; the others are not twice as late.
     assert "3 jobs are late" in look()
     queued.now_s = 1003.5
-    assert look() == ""  # not time to look yet
+    assert look() == ""  # too soon after the last check
 
 
 def test_jobs_of_policies_that_do_not_plan_are_no_news(queued):
@@ -58,7 +58,7 @@ def test_jobs_of_policies_that_do_not_plan_are_no_news(queued):
         with queued.tx() as tx:
             return replan_trigger.reason(tx, now_s)
 
-    # Its slot has a queue of four seconds before it: at 1010 s all thirteen are late, and it is not counted.
+    # Its slot has a queue of 4 s before it.  At 1010 s all thirteen jobs are late, but this one is not counted.
     assert "12 jobs are late" in reason(1010.0)
     with queued.tx() as tx:
         others = [job for job in tx.active_jobs() if job.uuid != late.uuid]
@@ -91,7 +91,7 @@ def test_looks_of_which_nothing_comes_get_rarer(queued):
     assert "late" in reason(1002.0)
     replan_trigger.answered(changed=False)
     assert "late" in reason(1005.0)
-    assert reason(1006.9) == ""  # not within two seconds
+    assert reason(1006.9) == ""  # less than two seconds later
     replan_trigger.answered(changed=True)
     assert "late" in reason(1010.0)
     assert "late" in reason(1100.0)

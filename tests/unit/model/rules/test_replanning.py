@@ -1,4 +1,4 @@
-"""From the plan under way to what a policy is asked, and back."""
+"""From the plan under way to a replanning problem, and back."""
 
 from dataclasses import replace
 from uuid import uuid4
@@ -19,10 +19,10 @@ R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
 
 @pytest.fixture
 def queued(pool):
-    """Twelve jobs of a second, four on each of three slots; the first of each computes."""
+    """Plan twelve jobs of 1 s, four on each of three slots, and start the first one of each slot."""
     pool.create(*["aes"] * 12)
     placed = pool.plan()
-    pool.now_s += 0.75  # the lead, and the load
+    pool.now_s += 0.75  # the lead time and the load
     for job in placed:
         pool.stage(job.uuid)
     for slot in (R0, R1, R2):
@@ -39,9 +39,9 @@ def queue(pool, slot):
 def test_what_computes_is_how_long_a_slot_is_taken_and_what_is_next_stays(queued):
     queued.now_s += 0.5
     asked = queued.asked()
-    # 1.001 s each, half a second done, a quarter more until the plan begins.
+    # 1.001 s each: 0.5 s are done, and 0.25 s pass until the plan begins.
     assert asked.underway.problem.ready_s.tolist() == pytest.approx([0.251] * 3)
-    # Those next in the queues begin within a second; the two behind them do not.
+    # The next job of each queue begins within a second; the two behind it do not.
     begun = {job.uuid for job, begun in zip(asked.jobs, asked.underway.begun, strict=True) if begun}
     assert begun == {queue(queued, slot)[1].uuid for slot in (R0, R1, R2)}
     assert len(asked.jobs) == 9
@@ -49,7 +49,7 @@ def test_what_computes_is_how_long_a_slot_is_taken_and_what_is_next_stays(queued
 
 def test_a_computation_that_is_late_is_expected_to_be_as_late_again(queued):
     queued.now_s += 4.751
-    # 5.001 s since the start at the plan's time 0: 4 s late.
+    # 5.001 s have passed since the start at time 0 of the plan, so the jobs are 4 s late.
     assert queued.asked().underway.problem.ready_s.tolist() == pytest.approx([4.0] * 3)
 
 
@@ -97,7 +97,7 @@ def test_a_job_that_was_moved_often_stays(queued):
         queued.bring(job.uuid, JobState.COMPLETED)
     moved = {job.uuid for job in queued.replan().moved}
     asked = queued.asked()
-    # Of three attempts, two are for faults.
+    # Two of the three attempts are reserved for faults.
     assert all(begun for job, begun in zip(asked.jobs, asked.underway.begun, strict=True) if job.uuid in moved)
 
 
@@ -131,16 +131,16 @@ def test_a_drain_is_complete_when_the_last_job_has_moved_away(queued):
 
 
 def test_transfers_behind_a_late_one_get_other_times_where_they_are(pool):
-    # A megabyte each, a second at 8 Mbit/s, one after the other from h0 to the only slot that can hold `flow`.
+    # 1 MB each takes 1 s at 8 Mbit/s, one after the other from h0 to the only slot that fits `flow`.
     pool.host_up("h1")
     pool.drain(R2)
     pool.create(*["flow"] * 8, input_bytes=10**6)
     _, *rest = sorted(pool.plan(), key=lambda job: job.order)
     pool.now_s += 2.75
-    # When the plan begins, at 1003 s, the first input is 1.75 s late and the second 0.75 s: they may take the link for
-    # 1 s, as long as all of one takes, and then for 0.75 s.
+    # When the plan begins, at 1003 s, the first input is 1.75 s late and the second one 0.75 s.  They are expected to
+    # use the link for 1 s, the time of a whole input, and then for 0.75 s.
     changes = pool.replan(late=True)
-    # The fourth one begins within a second; those from the fifth on were to begin at 1004.25 s, 1005.25 s and so on.
+    # The fourth input begins within a second.  The fifth and later ones were to begin at 1004.25 s, 1005.25 s etc.
     assert {job.uuid for job in changes.retimed} == {job.uuid for job in rest[3:]}
     for before in rest[3:]:
         after = pool.job(before.uuid)
@@ -151,7 +151,7 @@ def test_transfers_behind_a_late_one_get_other_times_where_they_are(pool):
 
 @pytest.fixture
 def moving(pool):
-    """A megabyte from h1, which has an egress driver, on its way to h0: a second at 8 Mbit/s."""
+    """Return a pool and a job whose input of 1 MB moves from h1, which has an egress driver, to h0 in 1 s."""
     pool.heard(changed(pool.heartbeat("h1", slots=(), jobs=()), egress_driver="tc"))
     job = JobRequest(uuid=str(uuid4()), name="", function="aes", requester="h1", input_bytes=1_000_000)
     pool.submit(BatchRequest(uuid="b", project_id="p", user_id="u", name="", policy="", jobs=(job,)))
@@ -173,7 +173,7 @@ def test_what_is_told_of_an_input_decides_how_late_it_is(moving):
     replan_trigger = ReplanTrigger(replace(pool.settings, replan_late_s=0.6))
     with pool.tx() as tx:
         assert "late" not in replan_trigger.reason(tx, pool.now_s)
-    # A quarter is there after 0.9 s: 0.65 s late.
+    # A quarter has arrived after 0.9 s, so the transfer is 0.65 s late.
     hear(pool, job, 250_000)
     pool.now_s += 0.7
     with pool.tx() as tx:
@@ -195,24 +195,24 @@ def test_both_ends_of_a_transfer_under_way_are_told_of_its_new_rates(moving):
     assert (commands["RetimeJob"].host, commands["ShapeFlow"].host) == ("h0", "h1")
     told = commands["ShapeFlow"].action
     assert (told.attempt, told.source_port) == (job.attempt, 5000)
-    # 0.65 s late, as it will be at time 0 of the plan, after 0.5 s of moving: half is left, and until then it goes on.
+    # At time 0 of the plan it will be 0.65 s late.  It moves until then, for 0.5 s in total, and half of it is left.
     pieces = [(piece.begin_s, piece.end_s, piece.bps) for piece in told.transfer]
     assert pieces == [pytest.approx((-pool.settings.dispatch_lead_s, 0.0, 8e6)), pytest.approx((0.0, 0.5, 8e6))]
     assert commands["RetimeJob"].action.transfer == told.transfer
 
 
 def test_promised_bound_holds_where_what_is_late_ends_at_once(queued):
-    """Three slots compute jobs that are 4 s late: they are expected to be as late again, and may end at once."""
+    """Three slots compute jobs that are 4 s late: they are expected to take another 4 s, but may end at once."""
     queued.now_s += 4.751
     batch = queued.create("aes")
     changes = queued.replan()
     assert [job.batch_uuid for job in changes.placed] == [batch]
-    # One job of a second and a thousandth, on any of three slots.
+    # One job of 1.001 s, on any of three slots.
     assert queued.batch(batch).lower_bound_s == pytest.approx(1.001)
 
 
 def test_promised_bound_among_others_counts_what_inputs_take_to_move(queued):
-    """Six inputs of a MB from one host at 8 Mbit/s take 6 s; whichever comes last still computes for 2 s."""
+    """Six inputs of 1 MB from one host take 6 s at 8 Mbit/s; the last one to arrive still computes for 2 s."""
     queued.heard(queued.heartbeat("h1", slots=(), jobs=()))
     batch = queued.create(*["aes"] * 6, requester="h1", input_bytes=1_000_000)
     queued.replan()
@@ -222,7 +222,7 @@ def test_promised_bound_among_others_counts_what_inputs_take_to_move(queued):
 
 
 class Learned(Ect):
-    """Plans around what is under way by what it remembers, which it keeps for the test."""
+    """A policy that records the learned state with which it replans."""
 
     def replan(self, underway, state, rng):
         self.remembered = state

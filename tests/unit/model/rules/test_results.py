@@ -1,4 +1,4 @@
-"""Results that flow back: what the plan of a batch says about them, and what is kept of it."""
+"""Transfers of results: what the plan of a batch says about them, and what is stored."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from fpga_pool.model.objects.pool import JobState, RateSegment
 
-#: Results are four times as large as inputs: 800 kB, which take 0.8 s over links of 8 Mbit/s.
+#: Results are four times as large as inputs: 800 kB, which take 0.8 s at 8 Mbit/s.
 INPUT_BYTES, RESULT_S = 200_000, 0.8
 
 
@@ -30,7 +30,7 @@ def pool(new_pool, make_catalogue):
 
 
 def about(begin_s, end_s):
-    """A piece at the full rate of the links."""
+    """Return a segment at the full rate of the links."""
     return RateSegment(pytest.approx(begin_s, abs=1e-9), pytest.approx(end_s), pytest.approx(8e6))
 
 
@@ -38,7 +38,7 @@ def test_results_leave_a_host_one_after_the_other_and_the_batch_is_promised_when
     batch = pool.create("grow", "grow", requester="tenant", input_bytes=INPUT_BYTES)
     first, second = sorted(pool.plan(), key=lambda job: job.end_s)
     assert first.result_transfer == (about(0.0, RESULT_S),)
-    # Whichever job ends first sends first: the other one waits for the rest of that.
+    # The job that ends first sends first; the other one waits until that transfer ends.
     waits_s = first.end_s + RESULT_S - second.end_s
     assert second.result_transfer == (about(waits_s, waits_s + RESULT_S),)
     stored = pool.batch(batch)
@@ -57,10 +57,10 @@ def test_the_agent_is_told_the_rates_of_the_result(pool):
 @pytest.mark.parametrize(
     ("function", "requester", "input_bytes", "plan_results"),
     [
-        ("aes", "tenant", INPUT_BYTES, True),  # the catalogue says nothing of its results
-        ("grow", "tenant", 16 * 1024, True),  # 64 KiB flow back in one burst
-        ("grow", "h0", INPUT_BYTES, True),  # the tenant is where the slot is
-        ("grow", "tenant", INPUT_BYTES, False),  # the operator does not want it
+        ("aes", "tenant", INPUT_BYTES, True),  # the catalogue does not give the size of its results
+        ("grow", "tenant", 16 * 1024, True),  # 64 KiB are sent in one burst
+        ("grow", "h0", INPUT_BYTES, True),  # the requester is the host of the slot
+        ("grow", "tenant", INPUT_BYTES, False),  # disabled by the operator
     ],
 )
 def test_no_rates_are_planned_where_the_way_back_is_taken_to_be_free(

@@ -1,4 +1,4 @@
-"""Slots that other functions need go last, whatever takes them.  Here the large slot is the first by name."""
+"""Slots that other functions need are used last, by all kinds of work.  Here the large slot is the first by name."""
 
 import pytest
 

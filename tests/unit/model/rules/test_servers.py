@@ -1,4 +1,4 @@
-"""Servers of Nova as requesters: who may name them, how they are planned, and who holds their flows."""
+"""Servers of Nova as requesters: who may name them, how they are planned, and which host shapes their flows."""
 
 from uuid import uuid4
 
@@ -17,7 +17,10 @@ ONE, TWO = str(uuid4()), str(uuid4())
 
 @pytest.fixture
 def runs(pool):
-    """Have a host report servers: `runs("h1", (ONE, "p", 2e6))`, by uuid, project, egress, and whether it is held."""
+    """Return a function to report servers of a host, such as `runs("h1", (ONE, "p", 2e6, True))`.
+
+    A server has a uuid, a project, an egress rate, and whether its flows are held to their rates.
+    """
 
     def report(host, *servers):
         observed = tuple(
@@ -31,7 +34,7 @@ def runs(pool):
 
 @pytest.fixture
 def submit(pool):
-    """Submit a megabyte that a requester sends, for a project."""
+    """Return a function that submits a job whose input of 1 MB a requester sends, and returns its uuid."""
 
     def make(requester, project="p", input_bytes=1_000_000):
         job = JobRequest(uuid=str(uuid4()), name="", function="aes", requester=requester, input_bytes=input_bytes)
@@ -47,7 +50,7 @@ def seen(pool, uuid, address="10.0.0.7"):
 
 
 def flows(pool):
-    """What was sent about flows since this was last asked: to whom, what, of which job, of which server."""
+    """Return the flow commands sent since the last call: host, action, job and server."""
     return [
         (command.host, type(command.action), command.action.job, getattr(command.action, "server", None))
         for command in pool.sent()
@@ -81,7 +84,7 @@ def test_a_server_of_another_project_is_as_unknown_as_one_that_does_not_run(pool
 
 
 def test_the_input_of_a_server_is_planned_at_what_its_tap_lets_pass(pool, runs, submit):
-    """The host that runs the job takes 8 Mbit/s: a megabyte takes 1 s from there, and 4 s at the server's 2 Mbit/s."""
+    """1 MB takes 1 s at the 8 Mbit/s of the responder, and 4 s at the server's 2 Mbit/s."""
     runs("h1", (ONE, "p", 2e6, True))
     job = submit(f"server:{ONE}")
     pool.plan()

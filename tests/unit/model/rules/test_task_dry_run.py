@@ -1,4 +1,4 @@
-"""What would become of a task is what then becomes of it, whatever the pool is doing.
+"""A dry run of a task predicts what then happens to it, in any state of the pool.
 
 Host r has four cards in a ring, with one small slot each, and host q two cards in a line with two slots each.
 """
@@ -51,12 +51,12 @@ def dry_run(tasks, count, topology="any", function="aes", shapes=()):
         return pool.tx()
 
     plan = plan_task(task, jobs, context_of(reading, pool.now_s, pool.catalogue, settings, tasks=tasks.policy))
-    assert len(looks) == 1  # what is said is of one moment
+    assert len(looks) == 1  # the whole answer is from one snapshot
     return plan
 
 
 def some(chance):
-    """Return what a task asks for."""
+    """Return random options of a task."""
     count = chance.randint(1, 4)
     shapes = [(slots, chance.choice([None, 3.0])) for slots in range(1, count + 1)] if chance.random() < 0.4 else ()
     return {
@@ -82,7 +82,7 @@ def test_the_plan_of_a_task_comes_true(tasks, seed):
     uuid = tasks.create(**asked)
     waiting = sum(task.state is TaskState.QUEUED for task in tasks.pool.store.all(Task)) - 1
     assert plan.ahead == waiting
-    waits = tasks.detail(uuid)  # before the scheduler looks
+    waits = tasks.detail(uuid)  # before the planning cycle
     tasks.place()
     task, shares = tasks.get(uuid), tasks.shares(uuid)
     if plan.slots is None:

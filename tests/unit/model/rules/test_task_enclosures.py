@@ -1,4 +1,4 @@
-"""Slots as enclosures, and schedules on them as slots again: linked as asked whatever the host, and no slot twice."""
+"""Slots as enclosures, and schedules on them as slots: linked as requested on every host, and no slot used twice."""
 
 import sys
 from pathlib import Path
@@ -38,7 +38,7 @@ def slot(host, card, place, links, function=""):
 
 
 def host(name, cards, slots, cables, between, missing=()):
-    """A host with so many cards in an enclosure (None = none), without the slots whose numbers are missing."""
+    """Return a host with `cards` cards in an enclosure (none if `cables` is None), without the `missing` slots."""
     made = []
     for number in range(cards * slots):
         card, place = divmod(number, slots)
@@ -67,7 +67,7 @@ wishes = st.lists(st.tuples(st.integers(1, 4), st.sampled_from(list(Topology)), 
 
 
 def are_linked(on_host, names, topology):
-    """The same that a claim is held against."""
+    """Return whether the slots are linked, by the function that checks claims."""
     candidates = [
         candidate for slot, candidate in zip(on_host.slots, on_host.candidates, strict=True) if slot.name in names
     ]
@@ -108,15 +108,15 @@ def test_chosen_slots_are_linked_as_asked_and_no_slot_is_chosen_twice(candidates
         assert taken.isdisjoint(choice.slots)
         assert are_linked(on_host, choice.slots, choice.task.topology)
         taken |= set(choice.slots)
-    # Where all is free somebody begins.
+    # If all slots are free, at least one task begins.
     assert busy or bool(choices) == bool(tasks)
 
 
 @pytest.mark.parametrize(
     ("cables", "between", "sizes"),
     [
-        (Cables.RING, Cables.LINE, [6]),  # three cards of two: unrolled
-        (Cables.RING, None, [3]),  # a path takes one of each card
+        (Cables.RING, Cables.LINE, [6]),  # three cards of two slots, unrolled
+        (Cables.RING, None, [3]),  # a path uses one slot of each card
         (Cables.FULL, Cables.FULL, [6]),
         (Cables.FULL, Cables.LINE, [3]),
         (None, Cables.FULL, [2, 2, 2]),

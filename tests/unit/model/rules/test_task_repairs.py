@@ -1,4 +1,4 @@
-"""Tasks when what holds them fails: cards that vanish, and claims.
+"""Tasks whose slots fail or are claimed: cards that disappear, and claims of instances.
 
 Host r has two cards with two linked slots each.
 """
@@ -52,7 +52,7 @@ def with_them_failed(heartbeat, lost):
 def test_a_card_that_vanishes_with_both_slots_of_a_task_costs_the_task_its_slots_and_the_host_nothing(
     pool, tasks, told
 ):
-    """The failure of the first slot has the task leave the second, whose agent is told: it is not as it was read."""
+    """When the first slot fails, the task leaves the second one too, so that slot has changed since it was read."""
     uuid = tasks.create(2, "ring")
     assert tasks.place() == [uuid]
     lost = set(tasks.slots(uuid))
@@ -67,7 +67,7 @@ def test_a_card_that_vanishes_with_both_slots_of_a_task_costs_the_task_its_slots
 
 
 def claim(pool, count):
-    """Have a virtual machine claim slots; returns their names."""
+    """Claim slots for a virtual machine; return their names."""
     wanted = Claim(
         host="r", instance="vm", project_id="p", wanted=AcceleratorRequest(function="aes", count=count), allocated=None
     )
@@ -81,7 +81,7 @@ def busy(pool):
 
 
 def test_a_claim_does_not_stop_a_share_that_cannot_be_stopped_however_soon_it_ends(pool, tasks):
-    """It is done in a second, less than a claim waits; but a claim takes all slots of a task, and at once."""
+    """It ends in a second, less than a claim may wait, but a claim takes all slots of a task at once."""
     uuid = tasks.create(3, "line")
     tasks.place()
     pool.bring(tasks.shares(uuid)[0].uuid, JobState.RUNNING)
@@ -96,7 +96,7 @@ def test_a_claim_does_not_stop_a_share_that_cannot_be_stopped_however_soon_it_en
 
 
 def test_a_claim_does_not_stop_a_task_that_could_not_begin_again(pool, tasks):
-    """A share that was planned as often as it may be would fail, and the task with it."""
+    """A share that was planned as often as allowed would fail, and its task with it."""
     uuid = tasks.create(4, "any")
     for _ in range(pool.settings.max_attempts - 1):
         tasks.place()

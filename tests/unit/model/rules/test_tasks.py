@@ -1,7 +1,4 @@
-"""Tasks get all their slots, linked as they ask, or none.  Host r has four cards in a ring, with one small slot each.
-
-A share of 1000 bytes computes for 1.001 s as aes, 2.001 s as sha256; a load takes 0.5 s.
-"""
+"""Tasks get all their slots, linked as requested, or none.  1000 bytes take 1.001 s as aes, 2.001 s as sha256."""
 
 import sys
 from itertools import pairwise
@@ -37,7 +34,7 @@ def pool(new_pool, catalogue):
 @pytest.fixture
 def tasks(pool):
     tasks = Tasks(pool)
-    tasks.ring_up()
+    tasks.ring_up()  # host r: four cards in a ring with one small slot each, which load in 0.5 s
     return tasks
 
 
@@ -83,7 +80,7 @@ def test_a_ring_of_four_waits_for_all_four_and_is_told_when_it_can_begin(pool, t
 def test_what_cannot_be_linked_so_anywhere_is_refused_and_what_is_out_of_service_waits(pool, tasks):
     with pytest.raises(NoSlotFits, match="no host of the pool has 5 slots for aes linked as a line; at most 4"):
         tasks.create(5, "line")
-    with pytest.raises(NoSlotFits, match="at most 2 exist"):  # of four in a ring three close none
+    with pytest.raises(NoSlotFits, match="at most 2 exist"):  # three of four cards in a ring do not form a ring
         tasks.create(3, "ring")
     with pytest.raises(InvalidInput, match="expected 1 to 62"):
         tasks.create(0)
@@ -101,7 +98,7 @@ def test_slots_of_one_card_make_a_ring_in_the_middle_of_a_line_of_cards(pool):
     tasks.ring_up(cards=2, slots=3)
     wide, ring = tasks.create(4, "line"), tasks.create(3, "ring")
     assert tasks.place() == [wide]
-    assert tasks.place() == []  # two are left
+    assert tasks.place() == []  # only two slots are left
     run(tasks, wide)
     assert tasks.place() == [ring]
     assert len(set(cards(tasks, ring))) == 1
@@ -118,7 +115,7 @@ def test_batches_are_planned_on_other_slots_than_those_of_tasks(pool, tasks):
 
 
 def busy(pool, tasks):
-    """Have batches fill the ring: a job that computes on each slot, and one that waits for its input."""
+    """Fill the ring with jobs of a batch: on each slot one computes and one waits for its input."""
     batch = pool.create(*["aes"] * 8, requester="r")
     assert len(pool.plan()) == 8
     jobs = [pool.job(f"{batch}.{i}") for i in range(8)]
@@ -142,8 +139,8 @@ def test_an_impatient_task_gets_slots_behind_what_computes_there_and_what_waits_
     pool.now_s += 31.0
     assert tasks.place() == [uuid]
     queues = {slot: [job.uuid for job in pool.contents().active_jobs if job.slot == slot] for slot in tasks.slots(uuid)}
-    assert all(len(queue) == 2 for queue in queues.values())  # one that computes, and a share
-    assert pool.plan() == []  # four are without a place, and every slot that is in service has its task
+    assert all(len(queue) == 2 for queue in queues.values())  # a computing job and a share
+    assert pool.plan() == []  # four jobs have no slot, and tasks hold all slots in service
     pool.host_up()
     assert len(pool.plan()) == 4
 
@@ -152,7 +149,7 @@ def test_a_task_that_came_later_leaves_a_batch_that_waits_its_last_slot(pool, ta
     busy(pool, tasks)
     first = tasks.create(4, "ring")
     pool.now_s += 31.0
-    tasks.place()  # four jobs of the batch are without a place now
+    tasks.place()  # four jobs of the batch have no slot now
     later = tasks.create(4, "ring")
     run(tasks, first)
     for job in pool.contents().active_jobs:
@@ -174,7 +171,7 @@ def test_a_wide_task_is_not_starved_by_narrow_ones(pool, tasks):
     for _ in range(3):
         tasks.create(2, "line")
     run(tasks, narrow[0])
-    assert tasks.place() == []  # two slots are free, and kept
+    assert tasks.place() == []  # the two free slots are reserved
     run(tasks, narrow[1])
     assert tasks.place() == [wide]
 
@@ -208,7 +205,7 @@ def test_shares_on_a_host_that_is_lost_all_begin_again_elsewhere(pool, tasks):
     for host in {"r", "s"} - {lost}:
         pool.heard(pool.heartbeat(host))
     pool.tick()
-    assert pool.sent() == []  # nobody is there to be told
+    assert pool.sent() == []  # no agent can get commands for the lost shares
     assert tasks.place() == [uuid]
     assert {slot.split("/")[0] for slot in tasks.slots(uuid)} == {"r", "s"} - {lost}
 
@@ -232,7 +229,7 @@ def test_a_share_that_fails_for_good_has_the_others_cancelled(pool, tasks):
     tasks.place()
     bad, *others = tasks.shares(uuid)
     pool.fail(bad.uuid, retryable=False)
-    assert tasks.get(uuid).state is TaskState.RUNNING  # until its agents have let go of the others
+    assert tasks.get(uuid).state is TaskState.RUNNING  # until its agents have released the other shares
     for share in others:
         pool.released(share.uuid)
     assert tasks.get(uuid).state is TaskState.FAILED
@@ -316,7 +313,7 @@ def test_an_agent_that_knows_no_share_any_more_stops_the_task_once(pool, tasks):
 
 
 def test_contended_slots_go_to_whom_the_ranking_puts_first(pool, tasks):
-    """By the lattice the ring of four is above both lines of two, although it came last."""
+    """The lattice policy ranks the ring of four above both lines of two, although it was created last."""
     first, second, ring = tasks.create(2, "line"), tasks.create(2, "line"), tasks.create(4, "ring")
     assert tasks.place() == [ring]
     run(tasks, ring)
@@ -347,7 +344,7 @@ def test_a_task_whose_end_was_asked_for_ends_when_a_virtual_machine_takes_its_sl
 
 
 def test_no_slot_of_a_task_that_cannot_be_stopped_is_to_be_had(new_pool, make_catalogue, make_stoppable):
-    """Its shares compute for a minute, longer than a claim waits; that one of them is done changes nothing."""
+    """Its shares compute for a minute, longer than a claim waits; one complete share makes no difference."""
     rigid = make_stoppable(60.0) | {"preemptible": False, "progress_kept": False}
     catalogue = make_catalogue({"aes": rigid}, slots=["small", "large"], load_s=0.5, b_s_per_byte=1e-6)
     pool = type(new_pool())(catalogue)
@@ -380,7 +377,7 @@ def test_a_task_that_leaves_its_slots_reads_its_own_leases_only(pool, tasks, mon
 
 
 def test_what_the_tasks_of_a_list_of_jobs_wait_for_is_worked_out_once(pool, tasks, monkeypatch):
-    """Neither tasks nor batches that wait have the slots of the pool gone through once more."""
+    """The slots of the pool are examined once for all waiting tasks and once for all batches, per function."""
     for function in ("aes", "sha256") * 3:
         tasks.create(4, function=function)
         pool.create(function, "aes", requester="r")

@@ -3,7 +3,7 @@
 import { allOf, ApiError, request } from "./request.js";
 import { session } from "./session.js";
 
-/** Paths of objects that belong to projects and can be listed for all of them; none that names a project already. */
+/** Paths of objects that belong to projects and can be listed for all projects, unless a path names one already. */
 const WORK = /^\/v1\/(batches|flows|gangs|jobs|pipelines|tasks)\b(?!.*[?&]project_id=)/;
 
 function ask(method, path, body) {

@@ -1,4 +1,4 @@
-"""pCPUs for guests of two tiers."""
+"""The assignment of pCPUs to guests of two tiers."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 def test_a_background_guest_goes_where_the_foreground_uses_least():
     others = [Place(FRONT, (0, 1, 2)), Place(BEHIND, (1,))]
     usage = {(FRONT, 0): 0.9, (FRONT, 1): 0.1, (FRONT, 2): 0.5}
-    # pCPU 3 has no foreground, 1 has a background already.
+    # pCPU 3 has no foreground guest, and pCPU 1 already has a background guest.
     assert find_pcpus(BEHIND, 1, range(4), others, usage) == (3,)
     assert find_pcpus(BEHIND, 3, range(4), others, usage) == (3, 2, 0)
 

@@ -1,4 +1,4 @@
-"""What nova.conf has to say on a host with tiers."""
+"""The required settings in nova.conf on a host with tiers."""
 
 import pytest
 

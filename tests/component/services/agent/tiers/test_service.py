@@ -1,4 +1,4 @@
-"""Guests of a host in their tiers, as they come and go and as the agent does."""
+"""The guests of a host in their tiers, while guests and the agent start and stop."""
 
 import contextlib
 import time
@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 
 
 class Accounts:
-    """What Placement would have allocated; it takes what it is given while `refusal` is None."""
+    """The allocations of Placement. Changes are accepted while `refusal` is None."""
 
     def __init__(self):
         self.allocated = {}
@@ -42,7 +42,7 @@ class Accounts:
 
 
 class Bench:
-    """One host, with guests that files describe."""
+    """A host with guests that are described by files."""
 
     def __init__(self, directory):
         self.directory, self.accounts, self.running = directory, None, None
@@ -86,7 +86,7 @@ class Bench:
         while self.seen() != expected:
             assert time.monotonic() < give_up_s, self.seen()
             time.sleep(INTERVAL_S)
-        time.sleep(3 * INTERVAL_S)  # it stays so
+        time.sleep(3 * INTERVAL_S)  # the state stays the same
         assert self.seen() == expected
 
 
@@ -116,7 +116,7 @@ def test_a_pcpu_carries_one_guest_of_each_tier_and_who_finds_none_is_left_as_it_
     bench.until({"a": (FRONT, (0, 1)), "b": (None, ()), "c": (BEHIND, (0, 1))})
     complaints = [record.message for record in caplog.records if "guest b" in record.message]
     assert complaints == ["guest b: not changed: 1 pCPUs requested in the foreground, but only 0 of 2 are free there"]
-    bench.end("a")  # it may be a reboot; b needs a pCPU now
+    bench.end("a")  # a may be rebooting; but b needs a pCPU now
     bench.until({"b": (FRONT, (0,)), "c": (BEHIND, (0, 1))})
 
 
@@ -132,7 +132,7 @@ def test_a_swap_is_restored_after_a_hard_reboot_and_by_the_next_agent(bench):
 
     bench.end("b")
 
-    def nothing_is_left():  # a reboot takes along what was done to it; a look that had begun may write it once more
+    def nothing_is_left():  # a reboot clears its settings; an inspection in progress may write them once more
         with contextlib.suppress(NotFound):
             bench.driver().cpu_times_s("b")
         return not (bench.directory / "guests" / "b.tier").exists()
@@ -142,7 +142,7 @@ def test_a_swap_is_restored_after_a_hard_reboot_and_by_the_next_agent(bench):
     bench.until(swapped)
 
     bench.stop()
-    # What an agent that was killed had not got to do, or had done half.
+    # Steps that a killed agent had not done, or had half done.
     bench.driver().set_tiers({"b": BEHIND})
     bench.driver().release("a")
     bench.start(pcpus=(3,))
@@ -164,7 +164,7 @@ def test_auto_is_in_the_background_until_there_is_room_in_the_foreground(bench):
     bench.until({"a": (FRONT, (1,))})
     bench.boot("c", "auto")
     bench.until({"a": (FRONT, (1,)), "c": (BEHIND, (1,))})
-    bench.boot("a", None)  # it does not ask for a tier any more
+    bench.boot("a", None)  # it no longer requests a tier
     bench.until({"c": (FRONT, (1,))})
 
 
@@ -216,7 +216,7 @@ def test_a_change_that_placement_refuses_does_not_happen(bench):
 
 
 def test_what_placement_has_allocated_comes_before_what_an_agent_had_written(bench):
-    """As if it was killed between the exchange in Placement and its own book."""
+    """The agent was killed after the exchange in Placement and before it updated its own file."""
     bench.accounts = Accounts()
     bench.accounts.allocated = {"a": FRONT, "b": BEHIND}
     bench.boot("a", "foreground")
@@ -249,8 +249,8 @@ def test_the_background_of_a_pcpu_that_its_foreground_uses_wholly_is_reserved_un
     bench.until_true(lambda: bench.accounts.reserved == 1)
     monkeypatch.setattr("fpga_pool.services.agent.tiers.service.RESERVE_S", 1e9)
     begun = bench.accounts.syncs
-    bench.until_true(lambda: bench.accounts.syncs > begun + 1)  # the look that had begun is over
-    bench.running.set_tiers({"a": BEHIND})  # it makes room itself
+    bench.until_true(lambda: bench.accounts.syncs > begun + 1)  # the inspection in progress has ended
+    bench.running.set_tiers({"a": BEHIND})  # it frees the background itself
     bench.until({"a": (BEHIND, (0,))})
     assert (bench.accounts.reserved, bench.accounts.allocated) == (0, {"a": BEHIND})
 
@@ -269,13 +269,13 @@ def test_usage_is_measured_per_vcpu(bench):
     tiers = bench.start()
     bench.until({"a": (FRONT, (0, 1))})
     tiers._looking.stop()
-    # Time stands still between a look at the clock and one at the guest.
+    # The clock stands still between its reading and the measurement of the guest.
     now = [time.monotonic()]
     tiers._meter._now_s = tiers._driver._now_s = lambda: now[0]
     for _ in range(2):
         now[0] += 10.0
         tiers._look()
-    # The guest asks for all of its vCPUs, and the foreground gets them.
+    # The guest uses all of its vCPUs in the foreground.
     (guest,) = tiers.guests()
     assert guest.usage == guest.pcpu_usage == pytest.approx((1.0, 1.0))
     assert (guest.wanted, guest.tier, guest.pcpus) == (FRONT, FRONT, (0, 1))
