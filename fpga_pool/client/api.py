@@ -137,7 +137,7 @@ class PoolApi(DryRuns):
     def events(
         self, nouns: str, name: str, limit: int | None = None, **filters: Unpack[f.EventFilters]
     ) -> list[HistoryEntry]:
-        """Return the events of one object of `nouns` ("batches", "hosts", ...), newest first; `name`: uuid or host."""
+        """Return the events of one object of `nouns` ("batches", "hosts", ...) by uuid or host name, newest first."""
         return self._list(HistoryEntry, "events", limit, filters, f"{segment(nouns)}/{segment(name)}/events")
 
     def _list(

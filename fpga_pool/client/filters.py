@@ -93,7 +93,7 @@ class WorkFilters(NameFilters, total=False):
     """Which objects of projects are listed."""
 
     state: Sequence[str]
-    #: Created then or later, UTC seconds.
+    #: Only objects created at this time or later, in UTC seconds.
     since: float | None
     #: Another project, or "all"; for admins.
     project_id: str | None
@@ -133,7 +133,7 @@ class SlotFilters(NameFilters, total=False):
     state: Sequence[str]
     function: Sequence[str]
     host: Sequence[str]
-    #: Their last event was then or later, UTC seconds.
+    #: Only slots whose last event was at this time or later, in UTC seconds.
     since: float | None
 
 
@@ -143,7 +143,7 @@ class CardFilters(NameFilters, total=False):
     state: Sequence[str]
     board: Sequence[str]
     host: Sequence[str]
-    #: Their last event was then or later, UTC seconds.
+    #: Only cards whose last event was at this time or later, in UTC seconds.
     since: float | None
 
 
@@ -180,5 +180,5 @@ class HostFilters(NameFilters, total=False):
     """Which hosts are listed."""
 
     alive: bool | None
-    #: Their last event was then or later, UTC seconds.
+    #: Only hosts whose last event was at this time or later, in UTC seconds.
     since: float | None

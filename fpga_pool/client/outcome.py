@@ -46,7 +46,7 @@ class JobOutcome:
 
     @property
     def complete(self) -> bool:
-        """Whether its result was computed and stays in the pool, for other jobs of the pipeline."""
+        """Whether its result was computed, and is only for other jobs of the pipeline."""
         return self.intermediate and self.state in (JobState.RESULT_HELD, JobState.COMPLETED)
 
     @property

@@ -135,7 +135,7 @@ class Client(PoolApi):
         return read(Card, self._http.call("DELETE", f"/v1/cards/{segment(uuid)}"), "card")
 
     def processors(self, limit: int | None = None, **filters: Unpack[f.ProcessorFilters]) -> list[GangProcessor]:
-        """Return all processors that hosts give to gangs (those that match the filters), by name; for operators."""
+        """Return all processors that hosts reserve for gangs (those that match the filters), by name; for operators."""
         return self._list(GangProcessor, "processors", limit, filters)
 
     def processor(self, uuid: str) -> GangProcessor:

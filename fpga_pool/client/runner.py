@@ -380,7 +380,7 @@ class BatchRunner:
 
     @property
     def _all_moving(self) -> bool:
-        """Whether all jobs without a result, and there are some, have a stream."""
+        """Whether there are jobs without a result, and all of them have a stream."""
         streams = [transfer.stream for transfer in self._transfers if transfer.result is None]
         return bool(streams) and None not in streams
 

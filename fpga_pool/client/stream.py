@@ -277,8 +277,8 @@ def plan_anchor_s(ticket: Ticket, job: Job, clock: PoolClock) -> float:
 def _schedule(ticket: Ticket) -> RateSchedule:
     """Return the schedule that this end of the flow follows.
 
-    It consists of only the begin of the plan, with an unlimited rate, if the requester's host enforces the rates, or if
-    there are none (the same host, or no limits).
+    It is only the start of the plan, with an unlimited rate, if the requester's host enforces the rates, or if there
+    are none (the same host, or no limits).
     """
     planned = [piece for piece in ticket.transfer if piece.begin_s < piece.end_s]
     if ticket.shaped or not planned:

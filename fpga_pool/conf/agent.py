@@ -19,7 +19,7 @@ DEVICES = Path("/sys/class/net")
 
 
 def nic_limits_bps(conf: cfg.ConfigOpts, devices: Path = DEVICES) -> tuple[float, float]:
-    """Return egress and ingress limit of this host in bits per second; InvalidInput names an option that is missing."""
+    """Return egress and ingress limit of this host in bits per second; InvalidInput names a missing or wrong option."""
     return _limit_bps(conf, "egress_mbps", devices), _limit_bps(conf, "ingress_mbps", devices)
 
 

@@ -1,6 +1,6 @@
-"""Mixed integer programmes written with PuLP: solved by HiGHS, or else CBC, with limits and progress reports.
+"""Mixed integer programs written with PuLP: solved by HiGHS, or else CBC, with limits and progress reports.
 
-PuLP is imported only when a programme is created, so that other users neither wait for it nor have to install it.
+PuLP is imported only when a program is created, so that other users neither wait for it nor have to install it.
 """
 
 from collections.abc import Callable
@@ -59,11 +59,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solved:
-    """Outcome of a search.  The solution itself is stored in the variables of the programme."""
+    """Outcome of a search.  The solution itself is stored in the variables of the program."""
 
     #: Whether the variables hold a solution.
     found: bool
-    #: Proven lower bound on the objective; infinite if the programme is proven infeasible.
+    #: Proven lower bound on the objective; infinite if the program is proven infeasible.
     bound: float
 
 
@@ -145,7 +145,7 @@ def programme(name: str) -> "LpProblem":
 
 
 def solve(model: "LpProblem", limits: Limits, known: float) -> Solved:
-    """Search for the best solution of a programme within limits; raise ValueError if no solver is installed.
+    """Search for the best solution of a program within limits; raise ValueError if no solver is installed.
 
     `known` is a lower bound that is already proven.
     """

@@ -75,7 +75,7 @@ class LibvirtConnection:
         return found
 
     def call(self, work: Callable[[Any], Any]) -> Any:
-        """Call `work` with the connection. Raises NotFound if a domain is gone, else ServiceUnavailable."""
+        """Call `work` with the connection. Raises NotFound if a domain is gone, ServiceUnavailable on other errors."""
         try:
             return work(self._connected())
         except libvirt.libvirtError as error:

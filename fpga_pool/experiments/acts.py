@@ -95,7 +95,7 @@ class _Stage:
         stop_pool(self._process)
 
     def start(self) -> None:
-        """Start the pool on the state of the previous run, if there was one."""
+        """Start the pool, on the state that its killed process has left, if any."""
         self._process, self.endpoint = start_pool(self.directory, self._options, self._port)
         self.client = Client(self.endpoint)
 

@@ -63,7 +63,7 @@ def stop_pool(process: subprocess.Popen[str]) -> None:
 def start_pool(
     directory: Path, options: Options, port: int = 0, popen: Callable[..., subprocess.Popen[str]] = subprocess.Popen
 ) -> tuple[subprocess.Popen[str], str]:
-    """Start a pool with `popen`; return its process and endpoint when ready, else raise ServiceUnavailable."""
+    """Start a pool with `popen`; return its process and endpoint, or raise ServiceUnavailable, which names its log."""
     directory.mkdir(parents=True, exist_ok=True)
     config, log = directory / "fpga_pool.conf", directory / "pool.log"
     config.write_text(config_text(options))

@@ -106,7 +106,7 @@ _SIGMA, _RATE = 0.1, 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """The number of simulations per generation."""
+    """The amount of simulation per generation: pairs of perturbations, worlds for each, and tasks of a run."""
 
     pairs: int = 6
     worlds: int = 5
@@ -221,8 +221,9 @@ def train(plan: Plan, directory: Path, run_all: Runner, report: Report) -> tuple
     directory.mkdir(parents=True, exist_ok=True)
     _check(plan, directory)
     store = _Store(directory)
-    progress, validation = store.progress(), _Validation(plan, run_all)
+    validation = _Validation(plan, run_all)
     if not (directory / "supervised.npz").exists():
+        progress = Progress()
         network = _supervised(plan, progress, report)
         report("validation", 0, 1)
         weights = network.weights.copy()
@@ -233,7 +234,7 @@ def train(plan: Plan, directory: Path, run_all: Runner, report: Report) -> tuple
         better = progress.validations[1][1] < 0
         store.save(Evolution.of(network if better else neutral), progress)
         write_network(directory / "supervised.npz", network)
-    evolution = store.evolution()
+    evolution, progress = store.load()
     while evolution.generation < plan.generations:
         report("evolution", evolution.generation, plan.generations)
         progress.costs.append(evolution.step(plan.seed, plan.effort, run_all))
@@ -294,18 +295,10 @@ class _Validation:
 
 
 class _Store:
-    """The files of a training; each is replaced atomically."""
+    """The files of a training; each is replaced atomically, the state together with its progress."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-
-    def progress(self) -> Progress:
-        path = self._directory / "progress.json"
-        if not path.exists():
-            return Progress()
-        found = Progress(**json.loads(path.read_text()))
-        found.validations = [tuple(each) for each in found.validations]  # type: ignore[misc]
-        return found
 
     def save(self, evolution: Evolution, progress: Progress) -> None:
         """Save a generation: its state and the progress so far."""
@@ -318,16 +311,19 @@ class _Store:
             low=network.low,
             high=network.high,
             limit=np.float64(network.limit),
+            progress=json.dumps(asdict(progress)),
         )
-        self._write("progress.json", json.dumps(asdict(progress)))
         new.replace(self._directory / "state.npz")
 
-    def evolution(self) -> Evolution:
+    def load(self) -> tuple[Evolution, Progress]:
+        """Return the generation that was saved last, and the progress up to it."""
         with np.load(self._directory / "state.npz", allow_pickle=False) as arrays:
             network = Network(
                 weights=arrays["weights"], low=arrays["low"], high=arrays["high"], limit=float(arrays["limit"])
             )
-            return Evolution.from_arrays(network, dict(arrays))
+            progress = Progress(**json.loads(str(arrays["progress"])))
+            progress.validations = [tuple(each) for each in progress.validations]  # type: ignore[misc]
+            return Evolution.from_arrays(network, dict(arrays)), progress
 
     def consider(self, name: str, network: Network, progress: Progress, validation: _Validation) -> None:
         """Validate the network, and store it if it is the best so far."""
@@ -336,11 +332,6 @@ class _Store:
         progress.validations.append((name, difference, mean, p95))
         if difference < best:
             write_network(self._directory / "best.npz", network)
-
-    def _write(self, name: str, text: str) -> None:
-        new = self._directory / f"{name}.new"
-        new.write_text(text)
-        new.replace(self._directory / name)
 
 
 def _check(plan: Plan, directory: Path) -> None:

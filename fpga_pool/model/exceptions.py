@@ -26,7 +26,7 @@ class NoSuchPath(InvalidInput):
 
 
 class InvalidAnswer(FpgaPoolError):
-    """An answer that cannot be parsed, because it is not from the API of a pool or from another version of it."""
+    """An answer that cannot be parsed: it is not from the API of a pool, or is from another version of the API."""
 
     code = "fpga_pool.invalid_answer"
 

@@ -49,7 +49,7 @@ class Spread(StrEnum):
 def placement_traits(function: Function) -> tuple[str, ...]:
     """Return the traits of providers whose slots can hold a function.
 
-    Designs have no own traits, because they come and go.  A design fits all slots of one kind on one board, so the
+    Designs have no traits of their own, as they come and go.  A design fits all slots of one kind on one board, so the
     traits of the board and of the kind are returned.
     """
     if is_design(function.name):
@@ -204,7 +204,7 @@ def _refused(ours: Mapping[str, str]) -> Iterator[str]:
 
 
 def wrong_tier(extra_specs: Mapping[str, str], vcpus: int | None) -> Iterator[str]:
-    """Yield errors if a flavor's tier and its requested pCPUs are inconsistent, or differ in number from its vCPUs."""
+    """Yield an error for each inconsistency between a flavor's tier, its requested pCPUs and its vCPUs (if known)."""
     tier = requested_tier(extra_specs)
     if may_migrate(extra_specs) and (tier is not Tier.AUTO or f"{NAMESPACE}:function" in extra_specs):
         yield f"{NAMESPACE}:migrate: requires {NAMESPACE}:tier=auto, and no {NAMESPACE}:function"

@@ -156,7 +156,7 @@ def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
 
 
 def check_extra_spec(name: str, value: str) -> None:
-    """Raise InvalidInput, saying what is expected, if a name is not an extra spec of the pool or its value invalid."""
+    """Raise InvalidInput, saying what is expected, if the name or the value is not valid for the pool."""
     if name not in EXTRA_SPECS:
         raise InvalidInput(f"{name}: not an extra spec of {NAMESPACE}; expected one of {', '.join(EXTRA_SPECS)}")
     pattern, what = EXTRA_SPECS[name]

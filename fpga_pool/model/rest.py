@@ -125,7 +125,7 @@ def _translated(hint: Any, request: bool) -> Any:
         shown = Annotated[(inner, *kept)] if kept else inner
         return shown | None if Rest.LIMIT in marks else shown
     if _has_fields(hint):
-        return rest_type(hint, request=True) if request else rest_type(hint)  # the same call always, for the cache
+        return rest_type(hint, request=True) if request else rest_type(hint)  # request=False has another cache key
     arguments = get_args(hint)
     if type(None) in arguments:
         return Union[tuple(_translated(one, request) for one in arguments)]  # noqa: UP007  # of as many as there are

@@ -129,7 +129,7 @@ class Transaction(Protocol):
         """Return a batch."""
 
     def take_batches(self, uuids: Collection[str]) -> None:
-        """Read several batches that are to be changed in one query; afterwards `batch` needs no query for them."""
+        """Read, in one query, batches that are to be changed; afterwards `batch` needs no query for them."""
 
     def job(self, uuid: str) -> Job:
         """Return a job."""
@@ -168,7 +168,7 @@ class Transaction(Protocol):
         """Return the names of the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS."""
 
     def newest_jobs(self, policies: Collection[str], since: float, most: int) -> Sequence[Job]:
-        """Return at most `most` jobs, in any state, of batches of these policies created since then, newest first."""
+        """Return the newest `most` jobs (any state) of batches with these policies created at `since` or later."""
 
     def planned_end(self, batch_uuid: str) -> float | None:
         """Return the latest planned end of a batch's jobs in a state of ACTIVE_JOBS; None if there are none."""

@@ -1,4 +1,4 @@
-"""Helpers for immutable values: fast copies with changes, and common fields; and counts with their nouns."""
+"""Helpers for immutable values (fast changed copies, common fields), and for numbers with their nouns."""
 
 from collections.abc import Callable
 from dataclasses import fields

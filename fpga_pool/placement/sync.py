@@ -69,8 +69,8 @@ class Allocations:
     def on(self, providers: Sequence[str], held: Held) -> Given:
         """Return the allocations from those of these providers that exist in Placement.
 
-        A new allocation increases the generation of its provider.  So a provider without allocations and held slots is
-        read again only if its generation has changed.
+        A new allocation increases the generation of its provider.  So a provider that has neither allocations nor held
+        slots is read again only if its generation has changed.
         """
         generations = {provider.uuid: provider.generation for provider in self._client.owned()}
         known, self._known = self._known, {}

@@ -11,8 +11,8 @@ from typing import Any
 
 from oslo_messaging.rpc.server import RPCServer
 
-#: Most calls that wait for a thread.  After this time another one is accepted nevertheless, because RabbitMQ considers
-#: a connection dead that is not read for longer.
+#: Maximum number of calls that wait for a thread.  After this time another one is accepted nevertheless, because
+#: RabbitMQ considers a connection dead that is not read for longer.
 BACKLOG, PATIENCE_S = 256, 2.0
 
 

@@ -1,7 +1,7 @@
-"""Calls that end in time: oslo.messaging waits for a broker that is not available without limit, whatever the timeout.
+"""Calls that end in time: oslo.messaging waits without limit for an unavailable broker, whatever the timeout.
 
-A call that is given up may still be carried out when the broker is back, so every call of the pool must be one that may
-arrive late or twice.
+A call that is given up may still be carried out when the broker is back, so every call of the pool must do no harm if
+it arrives late or twice.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from fpga_pool.model.exceptions import FpgaPoolError, OtherRun
 
 T = TypeVar("T")
 
-#: Most threads; while all are busy, further calls wait, or are given up without having been sent.
+#: Maximum number of threads; while all are busy, further calls wait, or are given up without having been sent.
 THREADS = 64
 #: While this many timed-out calls still wait for the broker, no thread is started for another one: each connects
 #: separately, and the returning broker would first handle calls that no caller waits for.
@@ -26,7 +26,7 @@ MAX_STUCK = 3
 IDLE_S = 30.0
 #: How long after its own timeout a call is given up.
 GRACE_S = 1.0
-#: How often a call is signed again for a server that was restarted while the call waited for it.
+#: How many times a call is signed again for a server that was restarted while the call waited for it.
 STARTS = 3
 
 

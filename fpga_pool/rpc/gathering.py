@@ -19,7 +19,7 @@ from fpga_pool.rpc.bounded import GRACE_S
 from fpga_pool.rpc.identity import Identity, Signer
 from fpga_pool.rpc.transport import EXCHANGE, GREETING, TOGETHER, VERSION, MessagingError
 
-#: Number of messages in progress from which on calls are gathered, and most calls in one message.
+#: Number of messages in progress from which on calls are gathered, and maximum number of calls in one message.
 UNDER_WAY, MOST = 2, 32
 #: Longest time that a call waits to be sent with others, because the messages in progress may be slow.
 PATIENCE_S = 0.05
@@ -30,7 +30,7 @@ SHORT = frozenset(
         *("cards", "card", "functions", "gangs", "gang", "hosts", "quota", "slots", "slot", "tasks", "task", "tickets"),
     ]
 )
-#: Most jobs of a batch that is stored within milliseconds.
+#: Maximum number of jobs of a batch that is stored within milliseconds.
 FEW_JOBS = 16
 #: An answer with this many values takes a while, and other calls would wait for it. After such an answer, calls of its
 #: method are sent in separate messages for this many seconds.
@@ -128,7 +128,7 @@ class Gatherer:
         return mine.answer
 
     def _next(self, first: Call) -> Sequence[Call]:
-        """Return the calls of the next message: this one of those that wait, and others."""
+        """Take the calls of the next message from those that wait: `first`, and others up to MOST."""
         self._waiting.remove(first)
         self._under_way += 1
         return [first, *(self._waiting.popleft() for _ in range(min(len(self._waiting), MOST - 1)))]

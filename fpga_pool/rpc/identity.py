@@ -90,9 +90,10 @@ INTRODUCING = "enroll"
 _PURPOSE = "fpga_pool.rpc.1"
 #: Calls of one client may overtake each other by this many numbers.
 _WINDOW = 1024
-#: Most active clients of each sender; calls of the clients that were silent the longest are no longer admitted.
+#: Maximum number of active clients of each sender; beyond it, the client that was silent the longest is ended, and its
+#: calls are no longer admitted.
 _CLIENTS = 1024
-#: Most such ended clients that are remembered for each sender.
+#: Maximum number of such ended clients that are remembered for each sender.
 _ENDED_CLIENTS = 100_000
 
 

@@ -1,7 +1,7 @@
 """Notifications: those of Nova that the pool receives, and its own, which a thread sends from a bounded queue.
 
-Each committed change is notified at most once: notifications are lost if the process is killed, or if a broker is not
-available until the queue is full.  The histories of objects contain the changes in any case.
+Each committed change is notified at most once: notifications are lost if the process is killed, or if a broker is
+unavailable for so long that the queue is full.  The histories of objects contain the changes in any case.
 """
 
 import logging
@@ -24,7 +24,7 @@ from fpga_pool.rpc.urls import url_named
 LOG = logging.getLogger(__name__)
 
 GROUP = "oslo_messaging_notifications"
-#: Most notifications that may wait, a few kilobytes each.
+#: Maximum number of notifications that may wait, a few kilobytes each.
 MOST_WAITING = 10_000
 #: How long `stop` waits for notifications that are not sent yet.
 STOP_S = 5.0
@@ -33,7 +33,7 @@ SENT, FAILED, DROPPED = "sent", "failed", "dropped"
 
 
 class _Failures(logging.Handler):
-    """Detects from the log that a driver could not send a notification of a thread."""
+    """Detects that a driver could not send a notification for a thread, which the driver only logs."""
 
     def __init__(self, thread: threading.Thread) -> None:
         super().__init__(logging.ERROR)

@@ -21,7 +21,8 @@ LOG = logging.getLogger(__name__)
 class ReachableServer:
     """A server (`rpc.transport.server`) that its own process calls every `interval_s`, through RabbitMQ.
 
-    Without an answer within half of this time it listens again.  `start` and `stop` may be called repeatedly, in turns.
+    If two calls in a row get no answer, each within half of this time, the server listens again.  `start` and `stop`
+    may be called repeatedly, in turns.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ FIND_S, FIND_ATTEMPTS = 2.0, 5
 CREATE_S, SIGN_OF_LIFE_S = 60.0, 6
 #: Timeout of a heartbeat: one to a scheduler that stalls is sent again before the host is considered lost.
 BEAT_S = 4.0
-#: A call that waits for changes is answered within this.
+#: Longest time for which a call waits for changes.
 LONGEST_WAIT_S = 5.0
 #: Timeout of health checks, whose callers do not wait long.
 HEALTH_S = 3.0
@@ -108,7 +108,7 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
         *,
         with_batch: bool = False,
     ) -> JobChanges:
-        """Return the jobs of a batch (in some `states`; only those that changed after these generations of shards).
+        """Return the jobs of a batch, in these `states` (none = any), and changed after these generations of shards.
 
         If none has changed, the answer comes when one does, or after `wait_s`.  `with_batch` adds the batch.
         """
@@ -200,7 +200,7 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
         """Return the inputs of a project, or (None) of all, that are in transfer."""
 
     def benefits(self) -> dict[str, float]:
-        """Return by slot the benefit of what computes there now, in vCPU equivalents."""
+        """Return the speedup of each slot's current computation, in vCPU equivalents; 0 if it does not compute."""
 
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return the fit of the time models (of one function)."""
@@ -353,7 +353,7 @@ class SchedulerAPI(SchedulerCalls):
         self._caller.run(lambda: self._client.cast("wake"), FIND_S)
 
     def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
-        """Return all hosts and slots as columns, or those that changed after these generations of shards."""
+        """Return as columns all hosts and slots, or those that changed after the generations of shards in `seen`."""
         return PoolColumns.from_plain(self._call(dict[str, Any], "snapshot", seen=seen))
 
     def enroll(self, host: str, code: str = "") -> bool:

@@ -39,7 +39,7 @@ class LeaseFindings:
 
     #: Leases for which the virtual machines have no allocation.
     surplus: tuple[Lease, ...]
-    #: There are so many that none is released without confirmation by an operator.
+    #: Whether there are so many that none is released without confirmation by an operator.
     doubtful: bool
     #: Messages about allocations on live hosts without leases, e.g. of instances that are stopped or failed to boot.
     remarks: tuple[str, ...]

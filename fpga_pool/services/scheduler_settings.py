@@ -22,7 +22,7 @@ class SchedulerSettings:
     gang_policy: str = "measy_plus"
     #: Policy that assigns slots to tasks.
     task_policy: str = "lattice_plus"
-    #: Search time of a batch policy, as a share of the lower bound of the makespan of the batch.
+    #: Limit of the search time of a batch policy, as a share of the lower bound of the batch's makespan.
     planning_share: float = 0.02
     #: Seed of the policies' random generator.
     seed: int = 0

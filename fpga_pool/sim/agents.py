@@ -62,7 +62,7 @@ class SimulatedAgent:
             i.BeginGuestUse: lambda _: None,
             i.EndGuestUse: lambda _: None,
             i.Settle: lambda _: None,
-            i.GatherInput: lambda _: None,  # like other inputs, it arrives when the surroundings say
+            i.GatherInput: lambda _: None,  # its arrival time comes from the surroundings, as for other inputs
             i.DeleteOutput: lambda _: None,
             i.DeleteStrays: lambda _: None,
         }

@@ -86,7 +86,7 @@ class Surroundings(Protocol):
         """Return how many bytes of an attempt's input have arrived so far."""
 
     def seconds(self, assignment: AssignJob, board: str) -> float:
-        """Return the duration of the whole computation in seconds, including shares already done."""
+        """Return the duration of the whole computation in seconds, including any part that is already done."""
 
 
 @dataclass(slots=True)

@@ -56,7 +56,8 @@ class SimulatedScheduler:
         self.failures: dict[str, FailureCount] = {}
         #: Whether an error of a policy ends the run.
         self.raises = True
-        #: Delay from a wake-up to planning, in seconds; None = reports of new work do not trigger planning.
+        #: Delay from a wake-up to planning, in seconds; None = no delay, and of all reports only those that free a
+        #: place trigger planning.
         self.look_s: float | None = None
         self._cycles: Sequence[Cycle[Any, Any]] = ()
         self._replans = False

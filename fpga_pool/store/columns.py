@@ -62,8 +62,8 @@ _NEWER_SLOTS = _newer(_SLOT_COLUMNS, SLOTS).select_from(SLOTS.outerjoin(LEASES, 
 def read(connection: sa.Connection, seen: Mapping[str, int], *, count: bool) -> PoolColumns:
     """Return the hosts and slots that changed after the generations `seen`, and all of other shards.
 
-    Only with `count` are their numbers, by which callers notice removals, and the planned ingress read: both take a
-    database longer than a few changed rows.
+    With `count`, also return the numbers of hosts and slots, by which callers notice removals, and the planned ingress.
+    Reading these takes a database longer than reading a few changed rows.
     """
     now: dict[str, int] = dict(connection.execute(_GENERATIONS).tuples().all())
     sent = already_sent(seen, now)

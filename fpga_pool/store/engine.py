@@ -313,6 +313,6 @@ def _use_log(connection: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A writer locks the database at its begin: two readers that both want to become writers would deadlock.
+    # A writer locks the database at its start: two readers that both want to become writers would deadlock.
     if not _is_single_read(connection):
         connection.exec_driver_sql("BEGIN DEFERRED" if _is_snapshot(connection) else "BEGIN IMMEDIATE")

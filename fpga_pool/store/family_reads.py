@@ -84,7 +84,7 @@ class _Asks(Protocol):
 
 
 class Runs(NamedTuple):
-    """N runs: sizes of their inputs, computation times in seconds, ends, and the names of their slots."""
+    """N runs: sizes of their inputs, computation times in seconds, times of their ends, and names of their slots."""
 
     input_bytes: Ints
     seconds: Floats
@@ -171,7 +171,7 @@ class FamilyReads:
     def page(self: _Asks, cls: type[ValueT], page: Page) -> list[ValueT]:
         """Return a page of the objects of a class, by creation time, or by name if the class has no creation time.
 
-        InvalidInput if the marker is not an object of the whole list, or if the objects do not have a field.
+        InvalidInput if the marker is not an object of the whole list, or if a field of the filter does not exist.
         """
         kind: Any = cls  # a type that the cached functions accept
         rows, every = table(kind).c, all_of(kind)
@@ -246,7 +246,7 @@ def _listed(
     after: Sequence[ColumnElement[bool]],
     order: Sequence[Column[Any]],
 ) -> Select[Any]:
-    """Return the query for a page, which reads the rows of a suitable index, if any, from the begin of the page on.
+    """Return the query for a page, which reads the rows of a suitable index, if any, from the start of the page on.
 
     MariaDB needs an index hint: otherwise it reads the index from the first row of the project, or sorts.  If a field
     of the index may have several values, the page is selected from the first rows for each value.

@@ -142,7 +142,7 @@ class RememberingReads(Reads):
     def __init__(self, connection: Connection, scope: str, memory: Memory | None, found_in: int | None = None) -> None:
         super().__init__(connection, scope)
         self._memory = memory
-        #: Generation of the shard at the begin of this transaction; None = not read yet.
+        #: Generation of the shard at the start of this transaction; None = not read yet.
         self._found_in = found_in
         self._remembered: Mapping[str, ShardMemory] | None = None
         #: Whether every shard of the pool is cached.

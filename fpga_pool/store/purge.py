@@ -56,8 +56,8 @@ def purge(
 ) -> Mapping[str, int]:
     """Remove records that ended before a point in time, UTC seconds (of one project); return their numbers by kind.
 
-    A batch stays while a host of the pool holds a result of it, or while another batch waits for it. Hosts and offers
-    of keys belong to no project. The removal of each kind stops when `is_over()` returns True; some may be left then.
+    A batch stays while a host of the pool holds a result of it, another batch waits for it, or its task is open. Hosts
+    and offers of keys belong to no project. The removal of each kind stops, and may leave some, once `is_over()`.
     """
     pieces = partial(_pieces, store, is_over=is_over)
     purged = Counter(dict.fromkeys(KINDS, 0))

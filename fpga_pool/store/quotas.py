@@ -148,8 +148,8 @@ def usage(
 ) -> list[Usage]:
     """Return a page of the usage from a point in time up to another one, UTC seconds.
 
-    A job counts at the end of its computation, a load at its begin, and a lease of an instance for the time that it was
-    in force in the period, until now at most.  Purged records count at the begin of their day.  `speedups` are given by
+    A job counts at the end of its computation, a load at its start, and a lease of an instance for the time that it was
+    in force in the period, until now at most.  Purged records count at the start of their day.  `speedups` are given by
     function.
     """
     until = sa.func.coalesce(LEASES.c.released_at, now_s)

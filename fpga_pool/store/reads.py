@@ -331,7 +331,7 @@ class Reads(FamilyReads):
         ]
 
     def ended_instances(self, newest: int) -> list[tuple[str, str, float]]:
-        """Return project, function and duration of the instances' leases that ended last, in the whole pool."""
+        """Return project, function and seconds of the instances' leases that ended last, in the whole pool."""
         held_s = LEASES.c.released_at - LEASES.c.granted_at
         query = select(LEASES.c.project_id, LEASES.c.function, held_s).where(
             LEASES.c.kind == LeaseKind.INSTANCE, LEASES.c.released_at.is_not(None)

@@ -73,7 +73,7 @@ class Store:
         self._memory = Memory()
         #: By shard: its owner and epoch as they were read last.
         self._owners: dict[str, tuple[str, int]] = {}
-        #: By shard: the lock that the thread holds which changes it.
+        #: By shard: the lock that a thread holds while it changes the shard.
         self._turns: dict[str, threading.Lock] = {}
 
     def close(self) -> None:
@@ -338,8 +338,8 @@ class Store:
         """Return the oldest commands of the outbox, in the order of their commits.
 
         Those for the hosts `but_for` and those with ids in `acknowledged` are left out; at most `per_host` are returned
-        for each host. If there are more than `limit`, the oldest of each host come first. A command that this version
-        cannot read is logged and replaced by one without effect.
+        for each host. If there are more than `limit`, the oldest of each host are preferred. A command that this
+        version cannot read is logged and replaced by one without effect.
         """
         wanted = {"of_shard": shard, "but_for": list(but_for), "acknowledged": list(acknowledged)}
         per_host = min(per_host or limit, limit)

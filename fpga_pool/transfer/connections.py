@@ -189,7 +189,7 @@ class Held:
             return
         self._open[sock] = address
         self._of_address[address] += 1
-        held_s = self._held_s * self._random.uniform(0.5, 1.5)  # so that simultaneous clients reconnect at other times
+        held_s = self._held_s * self._random.uniform(0.5, 1.5)  # simultaneous clients reconnect at different times
         asyncio.get_running_loop().call_later(held_s, self._let_go, sock)
 
     def close(self) -> None:

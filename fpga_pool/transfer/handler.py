@@ -69,7 +69,7 @@ class TransferHandler(Protocol):
         """
 
     def admit(self, grant: TransferGrant) -> Admission:
-        """Admit a stream with a valid token, or refuse it if its job, attempt or input does not match."""
+        """Admit a stream with a valid token; refuse it unless job and attempt are current and the input is missing."""
 
     def seen(self, grant: TransferGrant) -> None:
         """Record that an admitted stream comes from the source in its token."""

@@ -42,7 +42,7 @@ class TransferGrant(msgspec.Struct, frozen=True, kw_only=True):
     """The permission that a token grants."""
 
     job: _NotEmpty
-    #: Number of the job's placement, so that bytes of different attempts are not mixed.
+    #: Number of the job's attempt, so that bytes of different attempts are not mixed.
     attempt: _Count
     project_id: _NotEmpty
     #: The responder whose data port may accept the token.

@@ -1,6 +1,6 @@
-"""The house stands: imports point downward, siblings leave each other alone, the core stays pure.
+"""The layers hold: imports point downward, siblings do not import each other, and the core stays pure.
 
-Everything is read from the source by AST, imports inside functions and under TYPE_CHECKING included.
+The source is analyzed by AST, including imports inside functions and under TYPE_CHECKING.
 """
 
 import ast
@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "fpga_pool"
 
-#: Rooms by layer, the lowest first.  A room may import the rooms of lower layers.
+#: Rooms (the packages below `fpga_pool`) by layer, the lowest first.  A room may import the rooms of lower layers.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"core"}),
     frozenset({"guest", "model"}),
@@ -47,18 +47,18 @@ CONFINED: dict[str, frozenset[str]] = {
     "prometheus_client": frozenset({"metrics"}),
     "osc_lib": frozenset({"osc"}),
     "sqlalchemy": frozenset({"store"}),
-    # Of the tests; not installed.
+    # Helpers of the tests, which are not installed.
     "support": frozenset(),
 }
 
-#: Rooms without I/O, clock, threads or global random state, and all that they may import from outside the standard
-#: library: what computes on values only.
+#: Rooms without I/O, clock, threads or global random state, and the only libraries that they may import from outside
+#: the standard library: those that compute on values.
 PURE: dict[str, frozenset[str]] = {
     "core": frozenset({"highspy", "numba", "numpy", "pulp", "scipy", "torch"}),
     "model": frozenset({"jsonschema", "msgspec", "numpy", "scipy"}),
 }
 
-#: Rooms that are copied without the rest, to machines with nothing but an old Python: the standard library only.
+#: Rooms that are copied alone to machines with only an old Python: they may use the standard library only.
 ALONE: dict[str, tuple[int, int]] = {"guest": (3, 6)}
 
 #: Parts of the standard library that the pure rooms may not import.
@@ -70,7 +70,7 @@ IMPURE_MODULES = frozenset(
     }
 )  # fmt: skip
 
-#: What a module may import all the same: the codec holds a lock while msgspec completes what it remembers of a class.
+#: Allowed exceptions: the codec holds a lock while msgspec completes its cached data about a class.
 EXCEPTIONS = {("fpga_pool.model.codec", "threading")}
 
 #: Names that the pure rooms may not use, although they may import the module.
@@ -84,7 +84,7 @@ IMPURE_NAMES = frozenset(
     }
 )  # fmt: skip
 
-#: What the pure rooms may use of numpy.random: all else draws from, or seeds, global state.
+#: What the pure rooms may use of numpy.random; everything else draws from, or seeds, global state.
 PURE_RANDOM = frozenset({"BitGenerator", "Generator", "PCG64", "Philox", "SeedSequence", "default_rng"})
 
 LAYER_OF = {room: layer for layer, rooms in enumerate(LAYERS) for room in rooms}
@@ -92,7 +92,7 @@ LAYER_OF = {room: layer for layer, rooms in enumerate(LAYERS) for room in rooms}
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module or object by its full dotted name, and what the statement binds to which local name."""
+    """One imported module or object by its full dotted name, the local name, and the name that is bound to it."""
 
     name: str
     line: int
@@ -116,7 +116,7 @@ def resolve(node: ast.ImportFrom, module: str, is_package: bool) -> str:
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements below a node, without the many expressions that they are made of."""
+    """Yield all statements below a node, without their many expressions."""
     for part in ("body", "orelse", "finalbody", "handlers", "cases"):
         for child in getattr(node, part, ()):
             yield child
@@ -169,7 +169,7 @@ def forbidden_room(room: str, other: str | None) -> str | None:
 
 
 def dotted_name(node: ast.expr) -> list[str]:
-    """Return `a.b.c` as its parts; nothing for other expressions."""
+    """Return the parts of `a.b.c`, or nothing for other expressions."""
     if isinstance(node, ast.Name):
         return [node.id]
     if isinstance(node, ast.Attribute) and (parts := dotted_name(node.value)):
@@ -190,7 +190,7 @@ def impure_uses(tree: ast.AST, bindings: dict[str, str]) -> Iterator[tuple[int, 
 
 
 def full_name(node: ast.expr, bindings: dict[str, str]) -> str:
-    """Return the dotted name with its first part replaced by what was imported under it."""
+    """Return the dotted name with its first part replaced by the import that is bound to it."""
     parts = dotted_name(node)
     return ".".join([bindings.get(parts[0], parts[0]), *parts[1:]]) if parts else ""
 
@@ -202,7 +202,7 @@ def is_global_random(name: str) -> bool:
 
 
 def violations(tree: ast.Module, module: str, is_package: bool = False) -> list[str]:
-    """Return "line: what, why" for everything in a module that the table forbids."""
+    """Return "line: what, why" for every violation in a module."""
     room = room_of(module)
     found = list(imports_of(tree, module, is_package))
     if room is None:
@@ -231,10 +231,10 @@ def module_name(path: Path) -> str:
 
 @cache
 def read(path: Path) -> tuple[list[str], list[Import]]:
-    """Return what is wrong in a module, and what it imports at once: the trees of all are too large to be kept."""
+    """Return the violations of a module and its top-level imports; the syntax trees of all are too large to keep."""
     tree, name, is_package = ast.parse(path.read_text()), module_name(path), path.name == "__init__.py"
     wrong = violations(tree, name, is_package)
-    # Those within functions, and for types alone, are made later or never.
+    # Imports inside functions and for types only are executed later or never.
     tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     return wrong, list(imports_of(tree, name, is_package))
 
@@ -248,10 +248,10 @@ def test_modules_do_not_import_each_other_in_circles():
     paths = {module_name(path): path for path in modules()}
     graph = {}
     for name, path in paths.items():
-        # An object is in the module that it is imported from.
+        # An object belongs to the module that it is imported from.
         found = {one.name if one.name in paths else one.name.rpartition(".")[0] for one in read(path)[1]}
         graph[name] = (found & paths.keys()) - {name}
-    TopologicalSorter(graph).prepare()  # or CycleError, with the modules
+    TopologicalSorter(graph).prepare()  # raises CycleError with the modules
 
 
 def test_rooms_that_stand_alone_are_read_by_the_oldest_python_that_they_are_for():

@@ -1,4 +1,4 @@
-"""What setup.cfg promises holds: entry points load, packages are packages, data files are shipped."""
+"""The declarations in setup.cfg are correct: entry points load, packages exist, data files are shipped."""
 
 import configparser
 import fnmatch
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "fpga_pool"
 
 
-#: Libraries of extras that the tests do without where a system package is missing.
+#: Libraries of extras whose entry points are skipped where a system package is missing.
 OPTIONAL = {"libvirt"}
 
 
@@ -52,7 +52,7 @@ def runs_in_nova(entry_point: EntryPoint) -> bool:
 def test_entry_point_loads(entry_point):
     try:
         loaded = entry_point.load()
-        # The `openstack` command takes modules with a function of this name for plug-ins.
+        # The `openstack` command treats modules with a function of this name as plug-ins.
         assert callable(getattr(loaded, "make_client", loaded))
     except ModuleNotFoundError as error:
         if error.name not in OPTIONAL:

@@ -1,6 +1,6 @@
-"""The pure rooms keep nothing for the process: what one call leaves behind in a module, no other call may find.
+"""The pure rooms keep no process-wide state: a call may leave nothing in a module that another call finds.
 
-Read from the source by AST.  A cache of what a function returns for its arguments is no state; one of a function
+The source is analyzed by AST.  A cache of a function's results by its arguments is no state.  A cache of a function
 without arguments is, because it can only keep what the process has chosen or found.
 """
 
@@ -26,14 +26,14 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def kept_state(source: str) -> list[str]:
-    """Return "line: what" for everything by which a function of a module changes the module."""
+    """Return "line: what" for every place where a function changes its module."""
     tree = ast.parse(source)
     kept, imported = module_names(tree)
     return [f"{line}: {what}" for line, what in changes(tree, kept, imported)]
 
 
 def module_names(tree: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names that a module binds itself, and those that it imports."""
+    """Return the names that a module binds itself, and the names that it imports."""
     imported = {
         (alias.asname or alias.name).split(".")[0]
         for node in ast.walk(tree)
@@ -57,7 +57,7 @@ def bound_by(statement: ast.AST) -> Iterator[str]:
 
 
 def changes(node: ast.AST, kept: frozenset[str], imported: frozenset[str], inside: bool = False) -> Iterator:
-    """Yield line and what of each change of the module's names below a node, where functions do not hide them."""
+    """Yield line and description of each change of the module's names below a node, unless local names hide them."""
     if isinstance(node, Function):
         yield from cached_without_arguments(node)
         own = own_names(node)
@@ -78,7 +78,7 @@ def own_names(function: Function) -> set[str]:
 
 
 def changed_by(node: ast.AST, kept: frozenset[str], imported: frozenset[str]) -> Iterator:
-    """Yield line and what if a node changes something that outlives the function it is in."""
+    """Yield line and description if a node changes an object that outlives its function."""
     if isinstance(node, ast.Global):
         yield node.lineno, f"global {', '.join(node.names)}"
     if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
@@ -96,7 +96,7 @@ def changed_by(node: ast.AST, kept: frozenset[str], imported: frozenset[str]) ->
 
 
 def cached_without_arguments(function: Function) -> Iterator:
-    """Yield line and what if a function without arguments keeps its result."""
+    """Yield line and description if a function without arguments caches its result."""
     if isinstance(function, ast.Lambda) or ast.unparse(function.args):
         return
     for decorator in function.decorator_list:

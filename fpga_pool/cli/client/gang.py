@@ -1,4 +1,4 @@
-"""`fpga-pool gang` and `processor`: parallel jobs, and the processors that hosts dedicate to them."""
+"""`fpga-pool gang` and `processor`: parallel jobs, and the processors that hosts reserve for them."""
 
 import argparse
 import re

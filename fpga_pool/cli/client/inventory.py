@@ -141,7 +141,7 @@ class ShowHost(PoolShowOne):
 
 
 class ListFlows(Pages, LongLister):
-    """List the inputs that are being transferred, with their planned rates and the rates that were measured last.
+    """List the inputs that are being transferred, with the rates planned now and the rates measured last.
 
     Example: fpga-pool flow list --all-projects
     """

@@ -228,7 +228,7 @@ def _slots(slots: Sequence[Slot]) -> Iterable[RenderableType]:
 
 
 def _table(*columns: str) -> Table:
-    """Return a table whose last column is wrapped where the terminal is narrow."""
+    """Return a table whose last column is wrapped if the terminal is narrow."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in columns:
         last = name == columns[-1]

@@ -200,7 +200,7 @@ def reload(conf: cfg.ConfigOpts) -> None:
 
 
 def wakes_of_signals() -> socket.socket:
-    """Return a socket that receives the number of each signal: it wakes the main thread, whichever is interrupted."""
+    """Return a socket that receives the number of each signal, which wakes the main thread whichever is interrupted."""
     arrived, arriving = socket.socketpair()
     arriving.setblocking(False)
     signal.set_wakeup_fd(arriving.detach(), warn_on_full_buffer=False)

@@ -28,7 +28,7 @@ from fpga_pool.core.benefit.pool import Move, OnlinePool, Start
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Floats, Ints
 
-# ---- A linear programme, optionally with integer variables, built row by row
+# ---- A linear program, optionally with integer variables, built row by row
 
 #: Status of `milp` when its limit is reached.
 _OUT_OF_TIME = 1
@@ -145,7 +145,7 @@ def _solved(found: OptimizeResult) -> OptimizeResult:
 _PER_WINDOW = 10
 #: Maximum number of variables for the bound per job, which then takes about ten seconds.
 VARIABLES = 300_000
-#: Buckets of one programme per function; a longer trace is split into several programmes.
+#: Maximum number of buckets in a program by function; a longer trace is split into several programs.
 _BUCKETS = 2000
 
 
@@ -214,7 +214,7 @@ def job_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats, time_limit_s: fl
 
 @dataclass(frozen=True, slots=True)
 class JobProgramme:
-    """The programme with one variable per job and bucket: the work of the job done in the bucket."""
+    """The linear program with one variable per job and bucket: the work of the job done in the bucket."""
 
     programme: Programme
     #: (V,) bucket and function of each variable.
@@ -223,7 +223,7 @@ class JobProgramme:
 
 
 def job_programme(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> JobProgramme:
-    """Return the programme whose optimum is the bound times the total length of the buckets."""
+    """Return the linear program whose optimum is the bound times the total length of the buckets."""
     count = len(edges_s) - 1
     first = np.clip(np.searchsorted(edges_s, jobs.from_s, side="right") - 1, 0, count)
     last = np.clip(np.searchsorted(edges_s, jobs.to_s, side="left"), 0, count)

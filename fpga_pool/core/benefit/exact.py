@@ -1,4 +1,4 @@
-"""The maximum benefit of a clairvoyant scheduler on a trace: an integer programme, and its relaxation.
+"""The maximum benefit of a clairvoyant scheduler on a trace: an integer program, and its relaxation.
 
 The bound per job ignores that jobs run without interruption, each on one slot, and that other functions have to be
 loaded.  Here every slot also takes a path through time: from the begin of a step on, it is idle, loads, or runs a job.
@@ -189,7 +189,7 @@ class _Network:
 
 
 class _Rows:
-    """Rows of a programme, each identified by a key and built entry by entry."""
+    """Rows of a program, each identified by a key and built entry by entry."""
 
     def __init__(self) -> None:
         self.number: dict[Hashable, int] = {}
@@ -206,7 +206,7 @@ class _Rows:
 
 
 def _programme(network: _Network) -> tuple[Programme, "Arcs"]:
-    """Return the programme of the bound per job with the paths added, and the variable that counts each arc."""
+    """Return the program of the bound per job with the paths added, and the variable that counts each arc."""
     work = job_programme(network.pool, network.jobs, network.edges_s)
     programme = work.programme
     found = list(network.arcs())

@@ -312,7 +312,7 @@ class Occupancy:
     # Queries of a decision ----------------------------------------------------------------------------------------
 
     def behind(self, function: int, by_s: float) -> bool:
-        """Return whether more jobs of the function wait than its slots are idle, loading, or free by `by_s`."""
+        """Return whether more jobs of the function wait than it has slots that are idle, loading, or free by `by_s`."""
         waiting = len(self.waiting[function]) - self.idle_holding[function] - self.loading[function]
         return waiting > 0 and waiting > bisect_right(self.ends_s[function], by_s)
 

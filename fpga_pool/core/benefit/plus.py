@@ -60,14 +60,14 @@ class TenantLimit:
         return None
 
 
-#: Maximum number of waiting jobs of a function that count: more than one slot can serve while they wait.
+#: Maximum number of waiting jobs of a function that count; a single slot cannot serve more of them in time.
 _JOBS_AHEAD = 8
 #: Minimum probability that a slot is used for preloading a function into it.
 _LEAST_USE = 0.01
 
 
 def fill(view: Occupancy, now_s: float) -> Load | None:
-    """Return the load into an empty slot that gains most; a job waits for the function, or is only likely to come.
+    """Return the load into an empty slot that gains most, for a function that a job waits for or is likely to request.
 
     Loading a function now rather than after the next load gains the work that it would do in that time, and the jobs
     that wait for it.  A function that would get none of the card's empty slots in the long run delays all those that
@@ -263,7 +263,7 @@ class _Outlook:
         return demand.speedup[function] * (work_s + use * (while_s - work_s))
 
     def _kept(self, kind: int, function: int, left_s: float | None, while_s: float) -> float:
-        """Return the loss of the function without one slot, whose job has `left_s` to run (None = idle)."""
+        """Return the loss of the function if it gives up a slot whose job has `left_s` to run (None = idle)."""
         demand, view = self._view.demand, self._view
         jobs = 0
         if view.waiting[function]:

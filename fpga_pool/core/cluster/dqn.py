@@ -159,8 +159,8 @@ class Ncf:
     ) -> None:
         """Create a network.
 
-        After `pretrain_after` measurements (0 = never) Adam fits the network to them; otherwise SGD updates it.  The
-        rows of `history` are further types, used for training only.
+        After `pretrain_after` measurements, those of `history` included (0 = never), Adam fits the network to them;
+        otherwise SGD updates it.  The rows of `history` are further types, used for training only.
         """
         rows = np.zeros((0, metrics)) if history is None else history
         self._rng, self._metrics, self._pretrain_after = rng, metrics, pretrain_after

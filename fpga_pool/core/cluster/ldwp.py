@@ -191,7 +191,7 @@ class Learner(Ldwp):
         return int(allowed[np.argmax(values)] if np.isfinite(values).all() else rng.choice(allowed))
 
     def _throughput(self, completed: int, now_s: float) -> float:
-        """Return the tasks completed per minute, over the last `window_s` or since the first decision."""
+        """Return the tasks completed in the last `window_s`, or since the first decision, times 60 / `window_s`."""
         history, window_s = self._history, self._params.window_s
         history.append((now_s, completed))
         while len(history) > 1 and history[1][0] <= now_s - window_s:

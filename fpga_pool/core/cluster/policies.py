@@ -1,4 +1,4 @@
-"""Cluster policies without a learned model, which choose the node of a task, and the choice of their node policies."""
+"""Cluster policies without a learned model, which choose the node of a task, and node policies by name."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

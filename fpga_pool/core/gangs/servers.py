@@ -1,4 +1,4 @@
-"""Choice of the tenants' servers, whose tier the pool may choose, that move to the foreground of another host.
+"""Choice of the servers that move to the foreground of another host, among those whose tier the pool may choose.
 
 A server is treated as a gang of one process.  Its processor is a place on a host, with as many pCPUs as the server has
 vCPUs, in both tiers.  The gang policy decides which servers move and in which order; this module offers it those for
@@ -15,7 +15,7 @@ from fpga_pool.core.gangs.progress import ProgressParams
 from fpga_pool.core.gangs.tiers import IN_FRONT, Tiers
 from fpga_pool.core.policy import GangPolicy
 
-#: Usage of a pCPU by both tiers from which on its background is held back: the threshold of section 2.1.
+#: Usage of a pCPU by both tiers at or above which its background is held back: the threshold of section 2.1.
 USAGE_THRESHOLD = ProgressParams().usage_threshold
 
 

@@ -49,7 +49,7 @@ class Rows:
 AWAY, QUEUED, BEHIND, IN_FRONT = range(4)
 #: On a tier of a processor: no gang.
 NOBODY = -1
-#: On a tier of a processor: a process of no gang of the view.
+#: On a tier of a processor: a process that belongs to no gang of the view.
 BLOCKED = -2
 #: Turns come sooner for wide gangs, which only a reservation serves while many gangs wait: the time until a turn is
 #: multiplied by this power of the share of the processors that the gang leaves to others.

@@ -32,7 +32,7 @@ _BEGINNING = 0.4
 #: Initial size of changes, the factor applied after a number of failures, and that number; below the minimum, the size
 #: is reset.
 _FIRST, _SHRINK, _IN_VAIN, _LEAST = 1.0, 0.7, 8, 0.01
-#: Average number of weights that are changed at a time.
+#: Average number of weights that are changed at a time, besides one that always is.
 _CHANGED = 2.0
 _SAME = 1e-12
 

@@ -212,8 +212,8 @@ def choose(
 
     Of all such sets, one with the smallest sum of `cost` (size,) is chosen; of those with equal costs, the one that
     leaves the best fragments, then the one with the lowest indices.  Members are in the order of their path.  `admits`
-    is not called if any members would be linked as required.  Raises ValueError if a member is not in the enclosure, or
-    `count` is below 1.
+    is not called if every set of members is linked as required.  Raises ValueError if a member is not in the enclosure,
+    or `count` is below 1.
     """
     if count < 1:
         raise ValueError(f"count: expected 1 or more, found {count}")

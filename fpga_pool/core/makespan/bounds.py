@@ -13,7 +13,7 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 #: makespan paper, 5.2, with accelerator speeds up to 25 times apart, and within 1 % if each runs one of four functions.
 _STEPS = 80
 _STEP_LENGTHS = (1.0, 0.004)
-#: The ascent samples jobs so that it evaluates about this many job-accelerator pairs; the bound itself uses all pairs.
+#: The ascent samples jobs so that it evaluates at most about this many job-accelerator pairs; the bound uses all pairs.
 _ASCENT_PAIRS = 400_000
 #: The ascent uses at least this many jobs per accelerator, which is affordable because its loop is compiled.
 _ROWS_PER_PRICE = 2

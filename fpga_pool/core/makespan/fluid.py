@@ -259,8 +259,8 @@ def share(
 ) -> Transfers:
     """Transfer the inputs of `jobs` (F,) from `release_s` (F,) on; by `rank`, or else those of the busiest links first.
 
-    A link is the busier, the longer it takes to send all its remaining bits.  Flows are numbered as in `jobs`; segments
-    are sorted by flow, then begin.
+    The busiest link is the one that needs the most time to send its remaining bits.  Flows are numbered as in `jobs`;
+    segments are sorted by flow, then begin.
     """
     from fpga_pool.core.makespan.kernels import joint
 

@@ -211,7 +211,7 @@ class _Network:
             self.send(job, int(underway.accelerator[job]))
 
     def arrival_s(self, job: int, slot: int, before_s: float = np.inf) -> float:
-        """Return when the input would arrive at the host of `slot`; inf if it moves and is not there by `before_s`."""
+        """Return when the input would arrive at the host of `slot`; inf if it moves, but not before `before_s`."""
         problem, release_s = self._problem, float(self._problem.release_s[job])
         requester, responder = int(problem.requester[job]), int(problem.responder[slot])
         if not self._moves(job, requester, responder):

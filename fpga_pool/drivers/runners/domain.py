@@ -188,7 +188,7 @@ class Consoles:
         return self._directory / f"{key.gang}.{key.index}.log"
 
     def sweep(self, here: Iterable[Key]) -> list[str]:
-        """Remove files that were not modified for `keep_s`, so that no host has their process; return their names.
+        """Remove files that were not modified for `keep_s`: their processes are on no host. Return the removed names.
 
         The files of processes that are `here` are touched first, so that no other host removes them.
         """

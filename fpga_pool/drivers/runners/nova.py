@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 
 #: Interval of queries to Nova while a server does not run, in seconds.
 LOOK_S = 1.0
-#: Time until a server is listed if the response to its creation request was lost, e.g. as the agent died, in seconds.
+#: Maximum time until a server is listed if the response to its request was lost, e.g. as the agent died, in seconds.
 UNSURE_S = 10.0
 #: Time to wait for the deletion of a server in one call, and the interval of checks, in seconds.
 END_S, END_LOOK_S = 10.0, 0.5

@@ -44,7 +44,7 @@ class TieredGuest:
 
 
 class TierDriver(abc.ABC):
-    """The guests of one host that belong to the pool; for other guests every method raises NotFound.
+    """The guests of one host that belong to the pool; other guests are ignored, and calls about them raise NotFound.
 
     The driver is stateless: it reports what it observes, and the original placement of a guest is stored with the
     guest, so that the next process finds it. All methods are thread-safe and idempotent, and raise ServiceUnavailable
@@ -97,7 +97,7 @@ class TierDriver(abc.ABC):
 
 
 def check_placing(guest: TieredGuest, tier: Tier, pcpus: Sequence[int]) -> None:
-    """Raise InvalidInput if a guest cannot be placed so."""
+    """Raise InvalidInput if a guest cannot be placed in this tier on these pCPUs."""
     if tier not in TIERS:
         raise InvalidInput(f"tier: {tier!r} is invalid; expected one of {', '.join(TIERS)}")
     if guest.dedicated:

@@ -108,7 +108,7 @@ class LibvirtTiers(TierDriver):
     def _let_move(
         self, domain: Any, about: TieredDomain, group: GuestCgroup, tier: Tier | None, *, is_arriving: bool
     ) -> bool:
-        """Give a background guest the default shares while it is migrated or saved; return whether it is.
+        """Give a background guest the default shares while it is migrated or saved; return whether it has them now.
 
         Migration runs in the guest's own control group: behind a busy foreground it would get no CPU and never finish.
         """

@@ -34,7 +34,7 @@ STRICT = "Ours lets nobody overtake, as figure 1 of the paper has it; the paper'
 
 
 def shares(panel: str, x: X, model: str, wanted: Wanted, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Schedule one problem by every policy; yield the paper's bound as a share of each result and the tight bound."""
+    """Schedule one problem by every policy; yield the paper's bound in percent of each result and the tight bound."""
     problem = generate(model, wanted, np.random.default_rng(seed)).problem
     if misfit(problem) is not None:
         raise InvalidInput(f"model {model}: a task fits in no enclosure")

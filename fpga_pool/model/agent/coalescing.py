@@ -15,8 +15,8 @@ _PASSING = (SlotState.BUSY, SlotState.READY)
 def coalesced(numbered: Sequence[Numbered]) -> list[Numbered]:
     """Return the reports without those that a later one makes superfluous; the last one is always kept.
 
-    The times of the transfer, staging and start of an attempt become part of the report on its end.  A change between
-    BUSY and READY is dropped if the next reported state of the slot is BUSY or READY, too.
+    The times of the transfer, staging and start of an attempt become part of the report on its end.  A change to
+    BUSY or READY is dropped if the next reported state of the slot is BUSY or READY, too.
     """
     ends = {_attempt(report): report for _, report in numbered if isinstance(report, JobFinished)}
     times: dict[tuple[str, int], dict[str, float | None]] = {}

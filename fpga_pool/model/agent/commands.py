@@ -174,7 +174,7 @@ class Commanding:
         self._wake(slot)
 
     def _load_ahead(self, slot: str, action: LoadFunction, now_s: float) -> None:
-        """Make a slot load a function ahead of jobs if it is idle; otherwise ignore the request, valid now only."""
+        """Let a slot load a function ahead of jobs if it is idle now; otherwise ignore the request."""
         if self.state.slots[slot].state in (SlotState.EMPTY, SlotState.READY):
             self._slot(self.state.slots[slot], AheadWanted(action=action), now_s)
             self._wake(slot)

@@ -87,7 +87,7 @@ class Running:
     cpu_s: float
     #: Name of its saved memory; "" = only its progress is saved.
     saved: str = ""
-    #: Reason of the failure.
+    #: Reason for the failure.
     reason: str = ""
 
 
@@ -101,7 +101,7 @@ class Goal(StrEnum):
     LAUNCH = "launch"
     #: It was launched and is to run; if its guest is not seen, it has died.
     RUN = "run"
-    #: It is to be saved: before its launch was known, or while it runs.
+    #: It is to be saved; SAVE_UNSEEN if its launch was not confirmed yet when this was requested.
     SAVE_UNSEEN = "save unseen"
     SAVE = "save"
     STOP = "stop"

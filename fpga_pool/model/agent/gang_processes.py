@@ -1,4 +1,4 @@
-"""The processes of gangs on one host as a state machine: events to instructions, without I/O, clock or threads.
+"""Gang processes on one host as a state machine: it turns events into instructions, without I/O, clock or threads.
 
 `handle` is the only entry point.  The service (`services.agent.processes`) and the simulated host (`sim.gangs.host`)
 feed it with events and carry out the instructions.

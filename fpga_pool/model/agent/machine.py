@@ -29,7 +29,7 @@ from fpga_pool.model.messages.agents import FlowSeen, JobEvicted, JobFinished, O
 from fpga_pool.model.objects.pool import CPU, SlotState
 from fpga_pool.model.values import changed
 
-#: How long a slot lets an earlier one of its card begin its load first if the executor of that one does not ask.
+#: How long a slot waits, in seconds, for an earlier slot of its card to begin its load first (see `_waits_for_turn`).
 LONGEST_TURN_S = 0.05
 #: Number of events listed in the error if a transition is not possible.
 HISTORY_LENGTH = 20

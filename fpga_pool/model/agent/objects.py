@@ -25,7 +25,7 @@ class AgentParameters(msgspec.Struct, frozen=True, kw_only=True):
     #: A computation is considered hung if it takes longer than factor x expected + grace.
     hang_factor: float = 4.0
     hang_grace_s: float = 10.0
-    #: Minimum and maximum of the pause until a faulted slot is offered again, which doubles with each fault.
+    #: Minimum and maximum of the pause before a faulted slot is checked, which doubles with each fault or failed check.
     fault_pause_s: tuple[float, float] = (2.0, 60.0)
     #: How long a result can be fetched.
     retention_s: float = 3600.0
@@ -117,7 +117,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 class Activity(StrEnum):
     """Current activity of a slot."""
 
-    #: None: the next one is chosen when the slot's executor asks (`events.SlotFree`).
+    #: No activity; the next one is chosen when the slot's executor asks (`events.SlotFree`).
     FREE = "free"
     LOADING = "loading"
     SCRUBBING = "scrubbing"
@@ -191,7 +191,7 @@ class AgentState:
         self.jobs_of_slot: defaultdict[str, dict[str, HeldJob]] = defaultdict(dict)
         #: Jobs whose end, or eviction after it, is to be recorded, in order.
         self.ended: dict[str, None] = {}
-        #: Slots that wait for another one of their card to begin its load first, with the begin of the wait.
+        #: Slots that wait for another one of their card to begin its load first, with the start of the wait.
         self.turns: dict[str, float] = {}
         #: Holds by slot.
         self.holds: dict[str, Hold] = {}

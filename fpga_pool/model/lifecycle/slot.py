@@ -13,7 +13,7 @@ from fpga_pool.model.objects.pool import Lease, LeaseState, Slot, SlotState
 
 
 class DrainRequested(Event, frozen=True, kw_only=True):
-    """The operator requests that the slot finishes its work and gets no more."""
+    """The operator requests that the slot finish its work and get no more."""
 
     reason: str
 
@@ -35,7 +35,7 @@ Outcome = tuple[Slot, list[Action]]
 
 def _changed(slot: Slot, event: SlotChanged, now_s: float) -> Outcome:
     loads = event.state is SlotState.LOADING and slot.state is not SlotState.LOADING
-    # The reason of a drain is shown until the slot is resumed; the reason of a fault is dropped with the fault.
+    # The reason for a drain is shown until the slot is resumed; the reason for a fault is dropped with the fault.
     drained_for = slot.reason if slot.drain_requested and slot.state is not SlotState.FAULTED else ""
     changed = replace(
         slot,

@@ -1,4 +1,4 @@
-"""Life cycle of a task: queued until it gets all its slots, requeued if it loses one, and ended."""
+"""Life cycle of a task: queued until it gets all its slots, requeued if it loses one, then a final state."""
 
 from dataclasses import replace
 

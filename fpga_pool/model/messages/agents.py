@@ -351,7 +351,7 @@ class ObservedFlow(Message, frozen=True):
 
 
 class ObservedServer(Message, frozen=True, kw_only=True):
-    """A virtual machine with Neutron ports on the host, from which its project may send inputs."""
+    """A virtual machine on the host that has Neutron ports; its project may send inputs from it."""
 
     uuid: Uuid
     project_id: ProjectId

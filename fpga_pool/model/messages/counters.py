@@ -41,7 +41,7 @@ class HostCounters(Message, frozen=True, kw_only=True):
     #: Sums over its network interfaces.
     received_bps: _MeasuredRate | None = None
     sent_bps: _MeasuredRate | None = None
-    #: Share of the time in which some task waited for a processor, memory or a disk.
+    #: Share of the time in which some process waited for a processor, memory or a disk.
     cpu_pressure: Share | None = None
     memory_pressure: Share | None = None
     io_pressure: Share | None = None

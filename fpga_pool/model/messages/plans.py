@@ -72,7 +72,7 @@ class PlannedTask:
     #: Compute time of its fastest shape for which some host has slots; None = no host has.
     lower_bound_s: Number | None
     pending_reason: str
-    #: Predicted begin and end of the computation; None = unknown.
+    #: Predicted start and end of the computation; None = unknown.
     expected_at: Moment | None
     ends_at: Moment | None
     slot_list: tuple[str, ...]
@@ -106,7 +106,7 @@ class PlannedGang:
     lower_bound_s: Number
     #: Why it would not begin in the foreground now.
     pending_reason: str
-    #: Begin in the foreground and end, according to the estimates of all gangs; None = unknown.
+    #: Predicted start in the foreground and end, according to the estimates of all gangs; None = unknown.
     expected_at: Moment | None
     ends_at: Moment | None
     process_list: tuple[PlannedProcess, ...]
@@ -121,10 +121,10 @@ class PlannedPipeline:
     #: When the first subtasks would get places, if immediately; the times of all subtasks are relative to this.
     dispatched_at: Moment | None
     planned_makespan_s: Number | None
-    #: Length of its longest path, with each subtask on its fastest place; None = a subtask cannot be computed now.
+    #: Length of its longest path, if each subtask is computed where it is fastest; None = one cannot be computed now.
     lower_bound_s: Number | None
     pending_reason: str
-    #: Begin of the first subtask and end of the last one; None = unknown.
+    #: Predicted start of the first subtask and end of the last one; None = unknown.
     expected_at: Moment | None
     ends_at: Moment | None
     #: Ordered by index; each subtask follows its predecessors.

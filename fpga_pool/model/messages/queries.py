@@ -134,14 +134,14 @@ class ServiceQuery(PartQuery, frozen=True, kw_only=True):
 
 
 class WorkCountQuery(ServiceQuery, frozen=True, kw_only=True):
-    """Parameters of the numbers of work of a project, which are sorted by kind and state."""
+    """Parameters of the counts of a project's work, which are sorted by kind and state."""
 
     #: Another project than the caller's own, or "all"; for admins.
     project_id: ProjectId | None = None
 
 
 class FlowQuery(PartQuery, frozen=True, kw_only=True):
-    """Parameters of a list of inputs under way of a project, which is sorted by requester, host and job."""
+    """Parameters of a list of a project's inputs under way, which is sorted by requester, host and job."""
 
     #: Another project than the caller's own, or "all"; for admins.
     project_id: ProjectId | None = None
@@ -155,7 +155,7 @@ class EventQuery(Message, frozen=True, kw_only=True):
 
     #: One or several names of events.
     event: tuple[Text, ...] = ()
-    #: Begin (inclusive) and end (exclusive) of the period.
+    #: Start (inclusive) and end (exclusive) of the period.
     since: Since | None = None
     until: Since | None = None
     sort: Annotated[str, Meta(pattern=r"^at(:asc|:desc)?\Z", description="at:asc or at:desc")] = "at:desc"
@@ -181,7 +181,7 @@ class PoolEventQuery(Message, frozen=True, kw_only=True):
     event: tuple[Text, ...] = ()
     #: Another project than the caller's own, or "all", which includes objects of no project; for admins.
     project_id: ProjectId | None = None
-    #: Begin (inclusive) and end (exclusive) of the period.
+    #: Start (inclusive) and end (exclusive) of the period.
     since: Since | None = None
     until: Since | None = None
     limit: Limit1000 = 100

@@ -120,7 +120,7 @@ class BatchDetail:
     """A batch with its current predictions."""
 
     batch: Flat[Batch]
-    #: Why some of its jobs wait for a place, and the expected begin of the first of them, UTC seconds; "" and None if
+    #: Why some of its jobs wait for a place, and the expected start of the first of them, UTC seconds; "" and None if
     #: not applicable or unknown.
     pending_reason: str
     expected_at: Moment | None
@@ -132,7 +132,7 @@ class BatchDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetail:
-    """A job with the reason why it waits for a place ("" = it does not), and the expected begin of its computation."""
+    """A job with the reason why it waits for a place ("" = it does not), and the expected start of its computation."""
 
     job: Flat[Job]
     pending_reason: str
@@ -340,7 +340,7 @@ class EventPage(Message, frozen=True, kw_only=True):
     name: tuple[str, ...] = ()
     host: tuple[str, ...] = ()
     event: tuple[str, ...] = ()
-    #: Begin (inclusive) and end (exclusive) of the period, UTC seconds.
+    #: Start (inclusive) and end (exclusive) of the period, UTC seconds.
     since: ReportedMoment | None = None
     until: ReportedMoment | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
@@ -354,7 +354,7 @@ class Page(Message, frozen=True, kw_only=True):
     project_id: str | None = None
     #: Accepted values by field; other fields may have any value.
     where: dict[str, tuple[str | bool, ...]] = field(default_factory=dict)
-    #: Objects created before this are left out (hosts, slots: whose last event was before it), UTC seconds.
+    #: Objects created before this are left out (hosts and slots: those whose last event was before it), UTC seconds.
     since: Moment | None = None
     #: Key of the last object of the previous page; None = the first page.
     marker: str | None = None

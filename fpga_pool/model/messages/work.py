@@ -55,7 +55,7 @@ class JobRequest(Message, frozen=True, kw_only=True):
 
 
 class BatchRequest(WorkRequest, frozen=True, kw_only=True):
-    """A tenant's request for a batch; an empty policy stands for the operator's default."""
+    """A tenant's request for a batch; an empty policy means the operator's default."""
 
     policy: Annotated[str, text(64)] = ""
     #: Whether it is held: its jobs get no places until it is released.

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 #: Maximum number of events in a history.
 HISTORY_LENGTH = 24
-#: Maximum length of the reason of an event; the object itself has the full text of the last one.
+#: Maximum length of the reason for an event; the object itself has the full text of the last one.
 LONGEST_EVENT_REASON = 255
 #: Kinds of objects whose events can be listed, with their plurals.
 EVENTFUL = {

@@ -70,7 +70,8 @@ def approved(enrolment: Enrolment, key: str, now_s: float) -> Enrolment:
 def require_known_place(enrolment: Enrolment, address: str, node: str) -> None:
     """Raise InvalidInput if a host reports another data address or Placement provider than at its enrolment.
 
-    The rate control of streams relies on the address, and the provider of another host would affect its scheduling.
+    The rate control of streams relies on the address.  With another host's provider, the host would affect the
+    scheduling of that host's virtual machines.
     """
     if enrolment.data_address == "":
         return
@@ -122,7 +123,7 @@ class Server:
 
 # ---- Processes of the API: they store nothing, and are known only by their own announcements
 
-#: Interval of its announcements, and time without one after which a process is shown as down, and is forgotten.
+#: Interval of their announcements, and times without one after which a process is shown as down, and is forgotten.
 ANNOUNCE_S, DOWN_S, FORGOTTEN_S = 20.0, 60.0, 3600.0
 #: Maximum number of processes remembered; those with the oldest announcements are forgotten first.
 MOST_API_PROCESSES = 256

@@ -229,7 +229,7 @@ class Job:
 
     @property
     def counted_attempts(self) -> int:
-        """Number of attempts that count for giving it up."""
+        """Number of attempts that count towards the limit at which the pool gives the job up."""
         return self.attempt - self.excused
 
     @property
@@ -239,7 +239,7 @@ class Job:
 
     @property
     def expected_at(self) -> Moment | None:
-        """Planned begin of the computation, UTC seconds; None unless it has a place and has not begun."""
+        """Planned start of the computation, UTC seconds; None unless it has a place and has not begun."""
         begun = self.state not in (JobState.WAITING_INPUT, JobState.STAGED)
         return None if begun or self.dispatched_at is None else self.dispatched_at + (self.start_s or 0.0)
 
@@ -256,7 +256,7 @@ def input_due_at(job: Job) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A compute node: NIC limits, the address of its data port, and when it was last heard."""
+    """A compute node: NIC limits, the address of its data port, and the time of its last heartbeat."""
 
     name: str
     egress_bps: Limit

@@ -63,7 +63,7 @@ def _carried_bytes(transfer: Sequence[RateSegment], t_s: float) -> float:
 
 
 def plan_time_s(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: float) -> float:
-    """Return when, on the plan's clock, these bytes of the input should have moved; not before the plan's begin."""
+    """Return when, on the plan's clock, this many bytes of the input should have moved; not before the plan's start."""
     ahead_bits = 8.0 * (moved_bytes - input_bytes + planned_bytes(transfer))
     for piece in transfer:
         bits = piece.bps * (piece.end_s - piece.begin_s)
@@ -77,7 +77,7 @@ def late_s(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: float
     """Return by how many seconds a transfer is behind its plan at `t_s` on the plan's clock; negative = ahead."""
     missing_bytes = input_bytes - planned_bytes(transfer) + _carried_bytes(transfer, t_s) - moved_bytes
     if abs(missing_bytes) <= _ROUNDING_BYTES:
-        return 0.0  # it may be in a pause, between whose begin and end nothing moves
+        return 0.0  # it may be in a planned pause, during which nothing moves
     reached_s = plan_time_s(transfer, input_bytes, moved_bytes)
     if reached_s == transfer[0].begin_s:
         return max(t_s - reached_s, 0.0)

@@ -8,7 +8,7 @@ from fpga_pool.rpc.transport import calls
 
 @calls
 class DryRunCalls:
-    """Plans of work as if it was created now; nothing is stored, and errors are those of its creation."""
+    """Calls that plan work as if it was created now; nothing is stored, and errors are those of its creation."""
 
     def plan_batch(self, request: BatchRequest) -> PlannedBatch:
         """Return the plan of a batch as if it was created now."""

@@ -64,7 +64,7 @@ class HardwareCalls:
         """Return all slots of a card to service."""
 
     def remove_card(self, uuid: str, seen: Seen = None) -> Card:
-        """Remove a card; if it is in use, only drain it, and raise Conflict with the obstacles."""
+        """Remove a card; if that is not possible now, only drain it, and raise Conflict with the obstacles."""
 
     def instance(self, project_id: str | None, uuid: str) -> Instance:
         """Return one instance of this project (None: of any), with the slots that it holds."""

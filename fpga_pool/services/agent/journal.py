@@ -77,7 +77,7 @@ class Journal:
 
     @contextmanager
     def together(self, *, durable: bool = True) -> Iterator[None]:
-        """Record everything that this thread records inside in one transaction; see `_transaction` for `durable`."""
+        """Combine all that this thread records inside into one transaction; see `_transaction` for `durable`."""
         with self._transaction(durable=durable):
             yield
 

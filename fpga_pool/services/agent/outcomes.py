@@ -13,7 +13,7 @@ LOG = logging.getLogger(__name__)
 
 
 def note_outcomes(host: str, commands: Sequence[Command], outcomes: Sequence[Outcome], refusals: Refusals) -> None:
-    """Log and count outcomes: one line for all accepted commands of a request, and one for each other command.
+    """Log one line for all accepted commands of a request; log and count each command with another outcome.
 
     Must be called in a thread that answers a call.
     """

@@ -342,7 +342,7 @@ class AgentService:
 
     def _tidy_up(self) -> None:
         try:
-            if self._clock.steady_s >= self.settings.retention_s:  # older than any doubtful timestamp
+            if self._clock.steady_s >= self.settings.retention_s:  # results with doubtful timestamps are older by now
                 self.jobs.expire()
             self._journal.forget_tokens(self._clock())
         except StorageFull as error:  # not fatal: heartbeats continue

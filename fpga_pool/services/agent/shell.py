@@ -50,7 +50,7 @@ class AgentShell:
         self.files = JobFiles(journal, state_dir)
         self._clock = clock
         self._lock = threading.RLock()
-        #: Notified when commands were executed, and when a load has ended.
+        #: Notified when commands were executed, when a load has ended, and when receipts for results have arrived.
         self.changed = threading.Condition(self._lock)
         #: Streams that wait for the commands about their jobs.
         self.announcements = Announcements(machine.state.jobs)
@@ -342,7 +342,7 @@ class AgentShell:
     # Instructions -----------------------------------------------------------------------------------------------
 
     def _carry_out(self, instructions: Sequence[i.Instruction]) -> None:
-        """Carry out recorded instructions, except those for executors of slots.
+        """Carry out instructions, except those that only change the journal or are for executors of slots.
 
         The event itself is already recorded, so failures are logged and all other instructions are carried out. Files
         that could not be deleted are deleted at the next start.

@@ -18,7 +18,7 @@ from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
-#: Most requests that may wait: each occupies a thread of the server, which must be able to answer others.
+#: Maximum number of requests that wait: each occupies a thread of the server, which must be able to answer others.
 WAITING = 24
 #: Changes by other schedulers are noticed within this time.
 LOOK_S = 0.5

@@ -25,7 +25,7 @@ KEYS_AGE_S = 2.0
 MISS_AGE_S = 0.2
 #: Largest number of hosts that wait for approval, so that unknown senders cannot fill the database.
 MOST_PENDING = 1000
-#: Offers to be approved that are accepted, at once and then per second: of all hosts, and of one that replaces its own.
+#: Limits of new offers that wait for approval, at once and then per second: of all hosts, and of each known host.
 OFFERS, OFFERS_OF_HOST = (200, 2.0), (2, 1 / 600)
 
 
@@ -111,7 +111,7 @@ def approve(store: Store, host: str, key: str, now_s: float) -> None:
 
 
 def revoke(store: Store, host: str) -> None:
-    """Delete the key of a host, which makes it lost (`OwnedShard`); raise NotFound if none was ever offered."""
+    """Delete the key of a host, so that the host is lost (`OwnedShard`); raise NotFound if none was ever offered."""
 
     def forget(known: Enrolment | None, _: int) -> None:
         if known is None:

@@ -28,7 +28,7 @@ from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
-#: One in this many heartbeats of a host is compared in full, even if it contains nothing new.
+#: While its shard changes, one in this many heartbeats of a host is compared in full, even if it contains nothing new.
 FULL_EVERY = 10
 #: Such comparisons are done for one host at a time, and at least this many seconds apart, unless a host has waited for
 #: this many heartbeats. Otherwise they would occupy the threads of all other calls when the database is busy.

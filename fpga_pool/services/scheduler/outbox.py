@@ -19,11 +19,11 @@ LOG = logging.getLogger(__name__)
 
 #: A host that does not answer is tried again after a pause that doubles from the first to the second of these.
 RETRY_S = (0.5, 10.0)
-#: Most commands in one call.
+#: Maximum number of commands in one call.
 BATCH = 200
-#: If commands have waited for a host for longer, in seconds, loads ahead of jobs are too late and not sent to it.
+#: If commands have waited for a host for longer, in seconds, loads ahead of jobs are too late; they get no effect.
 LOAD_AHEAD_S = 10.0
-#: Most commands read at once, for all hosts.
+#: Maximum number of commands read at once, for all hosts.
 MOST = 10_000
 #: Acknowledged commands are removed together, at this interval or when there are at least BATCH.
 REMOVAL_S = 0.5

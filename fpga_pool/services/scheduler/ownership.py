@@ -84,14 +84,14 @@ class OwnedShard:
         self._outbox.stop()
 
     def wake(self, families: Collection[str] = ()) -> None:
-        """Plan pending work of these families now; without names that of all families, and dispatch commands."""
+        """Plan pending work of these families now; without names, plan all families and dispatch commands."""
         for name in families or self.planning:
             self.planning[name].wake()
         if not families:
             self._dispatching.wake()
 
     def place_freed(self) -> None:
-        """Plan the families now whose work waits for free places."""
+        """Plan now the families whose work waits for a free place."""
         for family in self._families:
             if family.waits:
                 self.planning[family.name].wake()
@@ -101,7 +101,7 @@ class OwnedShard:
         self._deaf = True
 
     def heartbeat_age_s(self) -> float:
-        """Return the longest time since a heartbeat of a living host."""
+        """Return the longest time since a heartbeat of a live host."""
         return max(self._hosts.ages().values(), default=0.0)
 
     def _tick(self) -> bool:
@@ -170,7 +170,7 @@ class Ownership:
         return self._shards.ages()
 
     def heartbeat_ages(self) -> dict[str, float]:
-        """Return the longest time since a heartbeat of a living host, for each shard that is owned here."""
+        """Return the longest time since a heartbeat of a live host, for each shard that is owned here."""
         with self._lock:
             return {name: owned.heartbeat_age_s() for name, owned in self._owned.items()}
 
@@ -212,7 +212,7 @@ class Ownership:
         """Call `OwnedShard.wake` of every shard owned here; return whether these are all shards."""
         with self._lock:
             owned = list(self._owned.values())
-            complete = len(owned) == len(self._shards.names)
+            complete = bool(owned) and len(owned) == len(self._shards.names)
         for shard in owned:
             shard.wake(families)
         return complete

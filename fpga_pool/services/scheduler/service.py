@@ -196,7 +196,7 @@ class SchedulerService:
         self.ownership.leave()
 
     def limits_of(self, tx: SqlTransaction, project_id: str, unified: ProjectLimits | None) -> ProjectLimits:
-        """Return the limits of a project; `unified` is the result of that method, read before the transaction."""
+        """Return the limits of a project; `unified` is what `self.unified` returned before the transaction."""
         return unified or self.limits(own_limits(tx.connection, project_id))
 
     def admit(
@@ -221,7 +221,7 @@ class SchedulerService:
         return self._admissions.run(admitted)
 
     def limits(self, own: QuotaLimits) -> ProjectLimits:
-        """Return the limits of a project for which the pool stores these ones."""
+        """Return the limits of a project for which the pool stores `own`, with the default limits for all others."""
         return ProjectLimits(own, self.settings.quotas)
 
     def unified(self, project_id: str) -> ProjectLimits | None:

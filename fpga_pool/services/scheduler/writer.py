@@ -22,9 +22,9 @@ LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 TxT = TypeVar("TxT", bound=Transaction)
 
-#: Most requests in one transaction, during which no other scheduler can change the shard.
+#: Maximum number of requests in one transaction, during which no other scheduler can change the shard.
 GROUP = 64
-#: How often a transaction is tried if it conflicts with other writers.
+#: How many times a transaction is tried if it conflicts with other writers.
 ATTEMPTS = 5
 
 
@@ -127,7 +127,7 @@ REMEMBERED = 10_000
 class _Counted:
     """Usage of a project when it was counted, plus all that was admitted since: an upper bound of its usage."""
 
-    #: How often the limits of the project had been locked at that time.
+    #: How many times the limits of the project had been locked by then.
     number: int
     used: dict[Resource, int]
 

@@ -1,10 +1,11 @@
 """Simulates the rules of a live pool on a trace, including faults, without transactions and with incremental updates.
 
 A live pool assigns a slot to a job while its function still loads, so that the input moves meanwhile. Its CPU workers
-are limited, and their jobs return to slots if that is faster. Jobs that were evicted, or whose slot failed, get a slot
-first. It does not know how jobs that share a card's DMA slow each other.  Decisions are made by `core.benefit.look`, as
-in the scheduler, which rebuilds its picture of the pool for each planning cycle; here the changes since the last cycle
-are applied to it.  `tests/unit/parity/test_online.py` compares each decision.
+are limited, and their jobs return to slots if that is faster. Jobs that were evicted, or whose slot failed, first
+request another slot, and a CPU worker only if they get none. It does not know how jobs that share a card's DMA slow
+each other.  Decisions are made by `core.benefit.look`, as in the scheduler, which rebuilds its picture of the pool for
+each planning cycle; here the changes since the last cycle are applied to it.  `tests/unit/parity/test_online.py`
+compares each decision.
 """
 
 import contextlib

@@ -55,9 +55,9 @@ def bounds(world: World, workload: Workload) -> Bounds:
 
 
 def _response(world: World, workload: Workload) -> float:
-    """Return the mean over tasks of input on an idle link plus longest chain, on each one's best kind of node.
+    """Return a lower bound of the mean response time of the tasks that arrive after the warm-up, in seconds.
 
-    Only tasks that arrive after the warm-up count.
+    For each task it is the transfer of its input on an idle link plus its longest chain, on the best kind of node.
     """
     link = np.array([node.link_gbps * 125.0 for node in world.nodes])
     counted = np.flatnonzero(workload.arrival_s >= world.run.warm_up_s)

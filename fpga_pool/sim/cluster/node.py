@@ -215,7 +215,7 @@ class Node:
 
     def _change(self, number: int) -> None:
         self._changed.add(number)
-        if not self._policy.admission:  # how much the cores swap depends on all units
+        if not self._policy.admission:  # swapping slows the cores down by the memory used on all units
             self._changed.add(0)
 
     def _advance(self, unit: _Unit, now_s: float) -> None:

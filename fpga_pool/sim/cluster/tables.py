@@ -191,7 +191,7 @@ TableT = TypeVar("TableT")
 
 
 def read_world(path: Path, make_law: MakeLaw) -> World:
-    """Return the cluster scenario in a TOML file; raises InvalidInput, which names the table and key."""
+    """Return the cluster scenario in a TOML file; raises InvalidInput, which names the file, table and key."""
     content = read_toml(path)
     with naming(path):
         world = _world(path, content, make_law)

@@ -50,7 +50,7 @@ class Workload:
 def draw(world: World, seed: int, load: float = 1.0) -> Workload:
     """Return the world's workload for this seed, with the times between arrivals divided by `load`.
 
-    Raises InvalidInput if it has too many bursts or failures.
+    Raises InvalidInput if a trace is not valid, or if there are too many bursts or failures.
     """
     tasks = sorted(
         (table.begin_s + (at_s - table.begin_s) / load, pipeline, input_mb)

@@ -58,7 +58,7 @@ def fit(times_s: Floats) -> HyperErlang:
 
 
 def jann_form(trace: Trace, count: int, rng: np.random.Generator) -> Jobs:
-    """Return jobs like those of the trace; gaps and run times are fitted by range of sizes, up to powers of two."""
+    """Return jobs like those of the trace; gaps and run times are fitted per range of sizes, up to a power of two."""
     exponent = np.ceil(np.log2(trace.width)).astype(np.int64)
     mean_gap_s = float(trace.submit_s[-1] - trace.submit_s[0]) / max(len(trace.submit_s) - 1, 1)
     parts: list[tuple[Floats, Floats, Ints]] = []

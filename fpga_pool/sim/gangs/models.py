@@ -217,8 +217,8 @@ def tsafrir(
 ) -> Floats:
     """Return an estimate for each job, at least its run time; no run time may exceed `longest_s`.
 
-    `longest_percent` is the percentage of jobs that request the longest time, if it is known.  Raises ValueError if the
-    model does not fit the run times.
+    `longest_percent` is the percentage of jobs that request the longest time, if it is known.  Raises ValueError if
+    `longest_s` is less than an hour or a run time, or if the model does not fit the run times.
     """
     if longest_s < _HOUR_S:
         raise ValueError(f"longest_s: expected an hour or more, got {longest_s!r}")

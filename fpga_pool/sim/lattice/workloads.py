@@ -24,7 +24,7 @@ _POWERS = (1e-3, 60.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """Possible numbers of FPGAs of a task, and the power of that number by which its time is divided at first."""
+    """Possible numbers n of FPGAs of a task; its mean time, before the irregularity, is divided by n**speedup_power."""
 
     fpgas: tuple[int, ...]
     speedup_power: float

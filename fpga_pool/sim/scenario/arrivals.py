@@ -86,7 +86,10 @@ def arrivals(scenario: Scenario, seed: int) -> list[Arrival]:
 
 
 def _following(scenario: Scenario, found: Sequence[Arrival]) -> list[Arrival]:
-    """Return the arrivals with groups in `after` replaced by their batches; InvalidInput if one has not yet arrived."""
+    """Return the arrivals with groups in `after` replaced by their batches.
+
+    Raises InvalidInput if a batch in `after` does not arrive earlier, or belongs to another project.
+    """
     pieces = {group.name: group.names for group in scenario.batches}
     there: dict[str, str] = {}
     following: list[Arrival] = []

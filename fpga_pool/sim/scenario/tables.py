@@ -233,7 +233,7 @@ class Scenario:
     scheduler: SchedulerTable
     agent: AgentTable
     delays: DelaysTable
-    #: Parameters of policies by policy name, not yet checked.
+    #: Parameters of policies by policy name, as given in the file.
     policies: Mapping[str, Mapping[str, Any]]
     hosts: tuple[HostTable, ...]
     batches: tuple[BatchGroup, ...] = ()

@@ -33,7 +33,10 @@ def test_a_training_that_was_killed_goes_on_to_the_same_weights(tmp_path):
         with pytest.raises(Killed):
             trained(tmp_path / "parts", run_all, kill)
         again = trained(tmp_path / "parts", run_all)
-    assert again == (weights, progress)
+        # A training that was killed at the end of its first phase repeats that phase.
+        (tmp_path / "parts" / "supervised.npz").unlink()
+        repeated = trained(tmp_path / "parts", run_all)
+    assert again == repeated == (weights, progress)
     assert [each[0] for each in progress.validations] == ["none", "supervised", "generation 1", "generation 2"]
     # The supervised start has reduced the loss, and the selected weights are no worse than no correction.
     assert progress.losses[-1] < progress.losses[0]

@@ -6,7 +6,7 @@ from fpga_pool.conf.opts import register_opts
 
 @pytest.fixture
 def read_conf(tmp_path):
-    """Read options from the text of configuration file."""
+    """Return a function that reads options from the text of a configuration file."""
 
     def read(text: str = "") -> cfg.ConfigOpts:
         path = tmp_path / "fpga_pool.conf"

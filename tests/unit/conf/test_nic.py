@@ -6,7 +6,7 @@ from fpga_pool.model.exceptions import InvalidInput
 
 @pytest.fixture
 def devices(tmp_path):
-    """What the kernel shows of three devices: one of 10 Gbit/s, one whose link is down, one that has no speed."""
+    """Return the kernel's directory of three devices: one of 10 Gbit/s, one with its link down, one without a speed."""
     for name, speed in (("eth0", "10000\n"), ("eth1", "-1\n"), ("br0", None)):
         (tmp_path / "net" / name).mkdir(parents=True)
         if speed is not None:

@@ -170,7 +170,7 @@ def test_authorities_that_cannot_be_used_are_refused(read_conf, tmp_path, conten
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
-    """The sample configuration, every option of it switched on."""
+    """Return the path of the sample configuration, as generated."""
     path = tmp_path_factory.mktemp("sample") / "fpga_pool.conf"
     generator.main([f"--config-file={GENERATOR}", f"--output-file={path}"])
     return path

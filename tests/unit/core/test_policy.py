@@ -1,4 +1,4 @@
-"""Every installed policy is what `core/policy.py` declares, and nobody finds out by other means what it can do."""
+"""Every installed policy implements the protocols of `core/policy.py`; no code detects its abilities by other means."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ def is_declared(thing):
     return protocol and thing.__module__ == declared.__name__
 
 
-#: The protocols of `core/policy.py` by name, and what each declares.
+#: The protocols of `core/policy.py` by name, and the members that each declares.
 PROTOCOLS = {name: thing for name, thing in vars(declared).items() if is_declared(thing)}
 MEMBERS = {
     name: {each for each in {**vars(protocol), **protocol.__annotations__} if not each.startswith("_")}
@@ -33,7 +33,7 @@ INSTALLED = [(group, name) for group in declared.GROUPS for name in policy_names
 
 
 def differences(policy, protocol):
-    """Return the methods of a protocol that a policy has with other parameters."""
+    """Return the methods of a protocol that the policy defines with other parameters."""
 
     def parameters(method):
         return list(inspect.signature(method).parameters)
@@ -47,7 +47,7 @@ def differences(policy, protocol):
 
 
 def probes(source):
-    """Return the lines where a policy is asked for an attribute by its name as text."""
+    """Return the lines where code reads an attribute of a policy by its name as text."""
     members = set().union(*MEMBERS.values()) - MEMBERS["Policy"]
     found = []
     for node in ast.walk(ast.parse(source)) if re.search("(has|get)attr", source) else ():
@@ -87,7 +87,7 @@ def test_policy_has_an_ability_whole_and_as_declared_or_not_at_all(group, name):
 def test_policy_has_nothing_that_is_not_declared(group, name):
     policy = load_policy(group, name)
     public = {each for each in dir(policy) if not each.startswith("_")}
-    ours = {"place"} if group == "task" else set()  # of `ListPolicy`, without bounds
+    ours = {"place"} if group == "task" else set()  # of `ListPolicy`, to plan without bounds
     assert public - ours <= set().union(*MEMBERS.values())
 
 

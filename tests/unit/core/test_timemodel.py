@@ -45,7 +45,7 @@ def test_fit_recovers_the_model_from_noisy_runs_over_four_orders_of_magnitude():
 
 
 def test_fit_never_gives_a_negative_coefficient():
-    # The straight line through these is 2.1 - 0.1 per MiB; and 0.1 * MiB - 0.05.
+    # The straight line through the first two is 2.1 - 0.1 per MiB, through the others 0.1 per MiB - 0.05.
     falling = fit([1 * MIB, 11 * MIB], [2.0, 1.0]).model
     assert falling.b_s_per_byte == 0
     assert 1.0 <= falling.a_s <= 2.0
@@ -63,7 +63,7 @@ def test_fit_finds_what_a_solver_of_any_number_of_unknowns_finds(runs):
     model = fit(sizes, seconds).model
     ours = columns @ [model.a_s, model.b_s_per_byte * sizes.max()] - 1
     assert np.linalg.norm(ours) == pytest.approx(residual, rel=1e-9, abs=1e-9)
-    # Nearly equal sizes leave the coefficients open; what they predict is determined.
+    # Nearly equal sizes do not determine the coefficients, but the predictions.
     assert ours == pytest.approx(columns @ found - 1, rel=1e-6, abs=1e-6)
 
 
@@ -119,8 +119,8 @@ def test_refit_keeps_the_prior_where_the_runs_agree_with_it():
 
 @pytest.mark.parametrize("factor", [0.01, 0.3, 3.0, 100.0])
 def test_one_stray_run_moves_the_model_little(factor):
-    # Residuals are relative to the larger time: one run against a prior worth ten moves a prediction by about
-    # 1/11 of the prior at most where it is fast, and by a bounded share where it is slow.
+    # Residuals are relative to the larger time.  One run against a prior worth ten moves a prediction by at most about
+    # 1/11 of the prior if it is fast, and by a bounded share if it is slow.
     size = 8 * MIB
     model = refit(PRIOR, [size], [factor * PRIOR.seconds(size)], prior_weight=10).model
     assert model.seconds(size) == pytest.approx(PRIOR.seconds(size), rel=0.2)

@@ -1,4 +1,4 @@
-"""Every command on a page is run by a test or says why not, and all are commands that there are, with their options."""
+"""Every command on a page is run by a test or says why not, and all commands and their options exist."""
 
 import argparse
 import functools
@@ -19,12 +19,12 @@ from support.pages import PAGES_TEST, ROOT, SOURCE, Row, agrees, blocks, command
 ROWS, PAGES = table(), pages()
 SHOWN = [(page, one) for page, shown in PAGES.items() for one in shown]
 IDS = [f"{page}:{one.line}:{one.text[:40]}" for page, one in SHOWN]
-#: Commands named in prose: a program, the words of the command, and more.
+#: Commands named in prose: a program, its command words and arguments.
 NAMED = re.compile(r"``(fpga-pool(?:-manage|-sim)? [a-z][^`]*)``")
 
 
 def simple_commands(text):
-    """Yield the simple commands of a line of shell, as words, without variables that are set for one of them."""
+    """Yield the simple commands of a line of shell as words, without leading variables, `sudo`, `time` and `exec`."""
     lexer = shlex.shlex(text.replace("\\\n", " ").replace("\n", " "), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     words = []
@@ -37,10 +37,10 @@ def simple_commands(text):
 
 
 def parse(words):
-    """Parse a command of ours as its program would, without running it; SystemExit is a mistake in it."""
+    """Parse one of our commands as its program would, without running it; a mistake in it raises SystemExit."""
     program, words = words[0].rpartition("/")[2], words[1:]
     if program == "openstack":
-        while words[0].startswith("--"):  # an option of all commands, and its value
+        while words[0].startswith("--"):  # a global option and its value
             words = words[2:]
         _parse_cliff(_openstack(), words)
     elif program in APPS:
@@ -59,9 +59,9 @@ def _parse_cliff(app, words):
 
 @functools.cache
 def _openstack():
-    """Return openstackclient with the commands of the APIs that it chooses by default, and of those that pages name."""
+    """Return openstackclient with the commands of the default API versions, and of the groups that pages use."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of modules that osc_lib imports of its own
+        warnings.simplefilter("ignore", DeprecationWarning)  # from modules that osc_lib imports
         from openstackclient.shell import OpenStackShell
 
         app = OpenStackShell()
@@ -91,7 +91,7 @@ def test_every_row_has_a_command():
 
 
 def not_run(name, page, rows):
-    """Yield the line of each Python block that no command of its page runs as shown, and no test of one by its name."""
+    """Yield the line of each Python block that is neither run as shown on its page nor used by name in such a test."""
     tests = {one.text: row.test for one in commands(page) if (row := row_of(name, one, rows))}
     files = [path for test in tests.values() if (path := ROOT / "tests" / test).is_file()]
     for block in blocks(page):
@@ -112,7 +112,7 @@ def test_a_python_block_that_nothing_runs_is_found(tmp_path):
     for caption, command, expected in (
         ("   :caption: one.py\n", "python one.py", []),
         ("   :caption: one.py\n", "python two.py", [1]),
-        ("   :caption: one.py\n", "echo python one.py", [1]),  # has no row
+        ("   :caption: one.py\n", "echo python one.py", [1]),  # no row for this command
         ("", "python one.py", [1]),
     ):
         page.write_text(f".. code-block:: python\n{caption}\n   1\n\n.. code-block:: console\n\n   $ {command}\n")
@@ -138,7 +138,7 @@ def test_commands_named_in_prose_exist_with_their_options(page):
         app = APPS[program]()
         known = {name for name, _ in app.command_manager}
         name = next((name for name in (" ".join(words[:2]), words[0]) if name in known), None)
-        if name is None:  # a group of commands
+        if name is None:  # the name of a command group
             assert len(words) == 1, text
             assert words[0] in {name.split()[0] for name in known}, text
         elif name != "help":

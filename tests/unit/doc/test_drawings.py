@@ -1,4 +1,4 @@
-"""Drawings of the documentation are readable in light and dark, and say what the code says."""
+"""The drawings of the documentation are readable in light and dark mode, and agree with the code."""
 
 import re
 from xml.etree import ElementTree
@@ -8,7 +8,7 @@ import pytest
 from support.pages import ROOT, SOURCE
 
 SVG = "{http://www.w3.org/2000/svg}"
-#: Drawn by hand; others are made by programs.
+#: Images drawn by hand; the other images are made by programs.
 DRAWINGS = sorted(path for path in SOURCE.rglob("images/*.svg"))
 LAYERS = SOURCE / "contributor" / "images" / "layers.svg"
 
@@ -22,7 +22,7 @@ def test_a_drawing_has_a_description_and_colours_for_both_schemes(path):
     names = set(re.findall(r"(--[\w-]+):", light))
     assert len(names) > 3
     assert set(re.findall(r"(--[\w-]+):", dark)) == names
-    # Every colour is a variable, and the first mark is the ground that all others are drawn on.
+    # Every colour is a variable, and the first shape is the background.
     assert not re.search(r'(?:fill|stroke)="#|style="', path.read_text())
     assert next(mark for mark in drawing if mark.tag == f"{SVG}rect").get("class") == "back"
 

@@ -1,4 +1,4 @@
-"""The operator's script and files for a first accelerated machine.  The real thing is the test of the whole cloud."""
+"""The script and files for an operator's first accelerated VM.  The test of the whole cloud runs them for real."""
 
 import os
 import re
@@ -10,7 +10,7 @@ SCRIPT = PAGES / "first-vm.sh"
 
 
 def commands(text):
-    """The commands of a script, each on one line; what only sets variables or options is none."""
+    """Return the commands of a script, each on one line, without those that only set variables or options."""
     joined = text.replace("\\\n", " ")
     lines = [line.strip() for line in joined.splitlines()]
     return [line for line in lines if line and not re.match(r"#|set |export |[A-Z_]+=", line)]

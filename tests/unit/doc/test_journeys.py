@@ -1,4 +1,4 @@
-"""The pages of journeys are true: each function exists and is called by one above it, and runs in this order."""
+"""The pages of journeys are correct: each function exists, is called by one above it, and runs in this order."""
 
 import ast
 import functools
@@ -13,7 +13,7 @@ PAGES = {page.stem: page for page in sorted((ROOT / "doc/source/contributor/jour
 PAGES.pop("index")
 STEP = re.compile(r"#\. ``([\w.]+):([\w.]+)``: \S")
 
-#: One batch, one gang and one instance; the host that all of them are on leaves for a while, and is given up.
+#: One batch, one gang and one instance on one host, which disappears for a while and is declared lost.
 SCENARIO = """
 format_version = 1
 
@@ -78,7 +78,7 @@ def tree(module):
 
 
 def definition(module, name):
-    """Return the syntax tree of a function or class; None where there is none of this name."""
+    """Return the syntax tree of a function or class; None if it does not exist."""
     node = tree(module)
     for part in name.split("."):
         kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -89,7 +89,7 @@ def definition(module, name):
 
 
 def names_in(node):
-    """Return what a definition mentions: every name and attribute in it."""
+    """Return every name and attribute in a definition."""
     inner = list(ast.walk(node))
     return {one.id for one in inner if isinstance(one, ast.Name)} | {
         one.attr for one in inner if isinstance(one, ast.Attribute)
@@ -97,7 +97,7 @@ def names_in(node):
 
 
 def mentions(module, name):
-    """Return what a step may call: what it mentions, and for a method the handlers that its object is made with."""
+    """Return the names that a step may call: its own, and for a method those of `__init__`, which gets handlers."""
     maker = definition(module, f"{name.rpartition('.')[0]}.__init__") if "." in name else None
     return names_in(definition(module, name)) | (names_in(maker) if maker is not None else set())
 
@@ -125,7 +125,7 @@ def test_every_function_of_a_journey_is_called_by_one_above_it(page):
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory):
-    """What was called in a simulated run, in this order, each as (module, qualified name)."""
+    """Return the calls in a simulated run in their order, each as (module, qualified name)."""
     from fpga_pool.cli.sim.pool import load
 
     scenario = tmp_path_factory.mktemp("journeys") / "scenario.toml"
@@ -151,7 +151,7 @@ def calls(tmp_path_factory):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_rules_of_a_journey_run_in_the_order_of_its_page(page, calls):
-    """Followed are the pure parts, which the simulator shares with the live pool."""
+    """Only the pure steps are checked, which the simulator shares with the live pool."""
     steps = [step for steps in lists(page) for step in steps]
     followed = [step for step in steps if step[0].startswith(("fpga_pool.core.", "fpga_pool.model."))]
     followed = [step for step in followed if step[0] not in NOT_SIMULATED]
@@ -160,5 +160,5 @@ def test_the_rules_of_a_journey_run_in_the_order_of_its_page(page, calls):
     assert missed is None, f"{page}: {missed} was not called after the steps above it"
 
 
-#: Pure, but not on the simulator's way: it boots instances without Nova's extra specs.
+#: Pure modules that the simulator does not use: it boots instances without Nova's extra specs.
 NOT_SIMULATED = {"fpga_pool.model.flavor"}

@@ -16,7 +16,7 @@ def test_every_rule_of_the_code_is_on_the_page(noun):
 
 
 def test_rows_tell_apart_what_depends_on_more_than_the_state():
-    # A failure that may be repaired lets the job be planned again, others end it; a cancelled job never comes back.
+    # After a retryable failure the job is planned again; other failures end it.  A cancelled job never returns.
     rows = page.transitions("job")
     ends = {after for state, event, after, _ in rows if state == "RUNNING" and event.startswith("JobFailed")}
     assert ends == {"PENDING", "FAILED", "CANCELLED"}

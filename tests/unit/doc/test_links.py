@@ -1,4 +1,4 @@
-"""Links that lead nowhere are found: in the built pages by an extension of their build, in README here."""
+"""Broken links are found: in the built pages by a Sphinx extension, in Markdown pages such as README by this test."""
 
 import importlib.util
 import re
@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("sphinx", reason="the documentation's extra is not installed")
 ROOT = Path(__file__).parents[3]
-#: Servers that pages name as examples; on a reader's machine, or nowhere.
+#: Servers that pages name as examples: on the reader's machine, or nonexistent.
 EXAMPLES = re.compile(r"127\.0\.0\.1|localhost|controller|([\w-]+\.)*example\.(org|com|net)|\[?::1\]?")
-#: Addresses of other sites.  That they still answer, `tox -e linkcheck` says, where there is a network.
+#: Addresses of other sites.  `tox -e linkcheck` checks that they respond, if there is a network.
 SITES = {
     "https://doi.org/10.1109/TPDS.2018.2829860",
     "https://doi.org/10.1109/TPDS.2020.3008725",
@@ -38,7 +38,7 @@ def test_links_to_missing_files_and_anchors_are_found(links, tmp_path):
 
 
 def lost(page):
-    """Return the links of a page in Markdown that lead to no file of the repository, or to no heading of a page."""
+    """Return the links of a Markdown page that lead to no file of the repository, or to no heading of a page."""
     found = []
     for link in re.findall(r"\]\(([^)\s]+)", page.read_text()):
         name, _, anchor = link.partition("#")
@@ -49,7 +49,7 @@ def lost(page):
 
 
 def headings(page):
-    """Return the anchors that forges give the headings of a page in Markdown."""
+    """Return the anchors that forges create for the headings of a Markdown page."""
     titles = re.findall(r"^#+ (.+)", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.strip().lower()).replace(" ", "-") for title in titles}
 

@@ -11,7 +11,7 @@ MAP = ROOT / "tools" / "map"
 
 @pytest.mark.parametrize("tool", ["map", "results"])
 def test_what_a_tool_writes_is_up_to_date(tool):
-    """The map of packages, and the results in README.md."""
+    """The tools write the map of packages and the results in README.md."""
     command = [sys.executable, ROOT / "tools" / tool, "--check"]
     checked = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Messages, codes and options that pages for people in trouble quote are those of the code."""
+"""The messages, codes and options that troubleshooting pages quote exist in the code."""
 
 import ast
 import re
@@ -11,11 +11,11 @@ from fpga_pool.conf.opts import register_opts
 from support.pages import ROOT, SOURCE
 
 PAGES = ("admin/troubleshooting", "admin/faults")
-#: What stands for a name or number in a page.
+#: Placeholders for names and numbers on a page.
 BLANK = re.compile(r"\.\.\.|\b[A-Z]{2,}\b|\d+\.\d")
-#: What a quotation is if it is no message.
+#: The beginnings of quotations that are not messages.
 COMMAND = re.compile(r"(fpga-pool|openstack|curl|df|timedatectl|batch |slot |gang |--)")
-#: Names of other programs.
+#: Names from other programs.
 FOREIGN = {"pg_wal"}
 WORD = re.compile(r"[\w:./-]+")
 OPTION = re.compile(r"\[(\w+)\] (\w+)")
@@ -23,7 +23,7 @@ OPTION = re.compile(r"\[(\w+)\] (\w+)")
 
 @cache
 def literals():
-    """All texts of the code, one a line, with a blank for each value that is put in."""
+    """Return all string literals of the code, one per line, with a blank for each inserted value."""
     found = set()
     for path in (ROOT / "fpga_pool").rglob("*.py"):
         tree = ast.parse(path.read_text())
@@ -37,7 +37,7 @@ def literals():
 
 
 def is_message(quoted):
-    """Return whether some text of the code has all pieces of a quotation between its blanks, in this order."""
+    """Return whether a literal of the code contains all pieces of a quotation between its blanks, in this order."""
     pieces = [piece.strip(" :;,()'") for piece in BLANK.split(quoted)]
     pieces = [piece for piece in pieces if re.search(r"\w", piece)]
     assert sum(map(len, pieces)) >= 8, f"{quoted}: too short to be found"
@@ -68,7 +68,7 @@ def test_quoted_messages_and_codes_are_those_of_the_code(page):
         if option := OPTION.fullmatch(quoted):
             known = option[1] == "database" or option[1].startswith("oslo_") or option[2] in options()[option[1]]
         elif COMMAND.match(quoted) or quoted in FOREIGN:
-            known = True  # test_commands.py reads those of the pool
+            known = True  # test_commands.py checks our own commands
         elif WORD.fullmatch(quoted):
             known = quoted.split(":")[0] in code() or (ROOT / quoted).exists()
         else:

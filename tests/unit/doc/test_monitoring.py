@@ -1,4 +1,4 @@
-"""Dashboard and alerts ask for metrics and labels that exist."""
+"""The dashboard and the alerts use metrics and labels that exist."""
 
 import json
 import re
@@ -14,7 +14,7 @@ ETC = Path(__file__).parents[3] / "etc" / "fpga_pool"
 DASHBOARD = json.loads((ETC / "grafana-dashboard.json").read_text())
 (ALERTS,) = yaml.safe_load((ETC / "prometheus-alerts.yaml").read_text())["groups"]
 
-#: What Prometheus stores of a metric.
+#: The suffixes of the series that Prometheus stores for a metric.
 SUFFIXES = {
     Kind.COUNTER: ("",),
     Kind.GAUGE: ("",),
@@ -60,7 +60,7 @@ def test_every_metric_is_shown_by_the_dashboard():
         for name in re.findall(r"fpga_pool_\w+", target["expr"])
     }
     missing = {metric.name for metric in METRICS} - {metric.name for metric in shown}
-    # Details for a closer look, and what an alert is for.
+    # Details for a closer inspection, and metrics that an alert covers.
     assert missing == {
         "fpga_pool_agent_connections",
         "fpga_pool_agent_flows",

@@ -1,4 +1,4 @@
-"""The samples of notifications are what is sent, and a payload that changes has another version."""
+"""The samples of notifications match what is sent, and a changed payload has a new version."""
 
 import hashlib
 import json
@@ -8,8 +8,8 @@ import pytest
 from fpga_pool.model.lifecycle.notifications import KINDS
 from support.notification_samples import DIRECTORY, file_of, sample
 
-#: By kind, the version and a digest of the names in its payload. Fields that are added raise the minor version, any
-#: other change raises the major one.
+#: The version of each kind, and a digest of the names in its payload.  Added fields raise the minor version, any other
+#: change raises the major one.
 VERSIONS = {
     "slot.faulted": ("1.0", "ed4d8ada"),
     "slot.recovered": ("1.0", "ed4d8ada"),

@@ -13,7 +13,7 @@ import rest_api as page
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "doc/source/api-ref/index.rst").read_text()
-#: Parts of a path as the table of operations and as OpenAPI write them.
+#: The parameters of a path, from the notation of the page to that of OpenAPI.
 BRACES = str.maketrans("<>", "{}")
 PATHS = re.findall(r"^\.\. rest-api:: (\S+)$", TEXT, re.MULTILINE)
 

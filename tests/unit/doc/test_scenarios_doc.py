@@ -1,4 +1,4 @@
-"""The page on scenarios names every key of every table, with the default that it has, and no others."""
+"""The pages on scenarios list exactly the keys of every table, with their defaults."""
 
 import dataclasses
 import re
@@ -13,7 +13,7 @@ from fpga_pool.sim.scenario import tables
 from fpga_pool.sim.scenario.values import Spread
 
 USER = Path(__file__).parents[3] / "doc" / "source" / "user"
-#: By heading of the page on scenarios of pools.
+#: The tables by heading of the page on scenarios of pools.
 SECTIONS = {
     "``[pool]``": tables.PoolTable,
     "``[scheduler]``": tables.SchedulerTable,
@@ -30,7 +30,7 @@ SECTIONS = {
 }
 
 
-#: The same of the page on scenarios of clusters.
+#: The tables by heading of the page on scenarios of clusters.
 WORLDS = {
     "``[run]``": cluster.RunTable,
     "``[estimates]``": cluster.EstimatesTable,

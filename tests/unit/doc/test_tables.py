@@ -1,4 +1,4 @@
-"""Tables of the documentation: those that are CSV files, and that of the figures of the makespan paper."""
+"""The tables of the documentation: the CSV files, and the table of figures of the makespan paper."""
 
 import csv
 import re
@@ -14,7 +14,7 @@ FOUND = {
     (row["figure"], row["claim"], row["curve"]): row["found"]
     for row in tomllib.loads((ROOT / "tests" / "figures" / "makespan.toml").read_text())["range"]
 }
-#: For each row of the table its figure, and claims and curves of the paper's algorithm; ours are those of `makespan`.
+#: For each row of the table: its figure, its claims, and the curves of the paper's algorithm.  Ours are `makespan`.
 ROWS = {
     "2, improvement over SJF, word count": (2, "wordcount-over-sjf", "paper's"),
     "2, over LJF, word count": (2, "wordcount-over-ljf", "paper's"),
@@ -68,7 +68,7 @@ def test_every_convention_names_a_test_that_there_is():
 
 
 def is_test(name):
-    """Return whether a test of this name, path::function below `tests`, is there."""
+    """Return whether a test with this name (path::function, below `tests`) exists."""
     path, _, function = name.partition("::")
     file = ROOT / "tests" / path
     return file.is_file() and re.search(rf"^def {function}\(", file.read_text(), re.MULTILINE) is not None

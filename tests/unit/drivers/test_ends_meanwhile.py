@@ -1,4 +1,4 @@
-"""Guests and their devices end while somebody looks at them."""
+"""Guests and devices that end while a driver inspects them."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Messages on a channel, however they arrive."""
+"""Messages on a channel that arrive in pieces of any size, broken off or invalid."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Where a guest finds its accelerators."""
+"""How a guest finds its accelerators."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from fpga_pool.guest.accelerator import NoAccelerator, all_ports, find
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine with ports: `machine(kernel={"vport0p1": "name"}, udev=["name"])`."""
+    """Return a function to build ports, `build({"vport0p1": "name"}, udev=["name"])`, and the directory of udev."""
     named, kernel = tmp_path / "virtio-ports", tmp_path / "class"
     monkeypatch.setattr(accelerator, "NAMED", named)
     monkeypatch.setattr(accelerator, "KERNEL", kernel)

@@ -1,4 +1,4 @@
-"""Hosts as the filter sees them, and the pool that it knows."""
+"""Hosts as the Nova filter sees them, and its data about the pool."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ FREE, POOL = ("", "", False), ("pool", "default", True)
 
 @dataclass(eq=False)
 class Host:
-    """What the filter uses of Nova's HostState."""
+    """The attributes of Nova's HostState that the filter uses."""
 
     host: str
     allocation_candidates: list = field(default_factory=list)
@@ -21,9 +21,9 @@ class Host:
 
 
 def fitting(*slots, function="sha256"):
-    """Slots by (host, card, state, function, lease, perhaps links), one after the other on each card.
+    """Return the fitting of slots given as (host, card, state, function, lease) and optionally links.
 
-    They are small, but for those of cards named `large`.
+    The slots are small, except on cards named `large`.
     """
     rows = [
         (
@@ -57,7 +57,7 @@ def candidate(host, *cards, count=1):
 
 
 def claim(host):
-    """Do as Nova does when Placement has accepted a claim of the first candidate."""
+    """Do what Nova does after Placement has accepted a claim of the first candidate."""
     host.num_instances += 1
 
 

@@ -17,7 +17,7 @@ def test_who_does_not_answer_is_left_alone_for_a_while_and_then_asked_once():
     assert not breaker.closed()
     clock.now_s = 30.0
     assert breaker.closed()
-    assert not breaker.closed()  # the question that was let through is not answered yet
+    assert not breaker.closed()  # the call that was let through is not answered yet
     breaker.note_answer()
     assert breaker.closed()
 

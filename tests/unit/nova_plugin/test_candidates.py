@@ -1,4 +1,4 @@
-"""Which provider of the pool a candidate of Nova's takes its slots from."""
+"""The provider of the pool from which a candidate of Nova takes its slots."""
 
 import sys
 from pathlib import Path

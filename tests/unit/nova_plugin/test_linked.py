@@ -1,4 +1,4 @@
-"""Requests for slots that are linked: which candidates pass, in which order, and which host keeps most connected."""
+"""Requests for linked slots: which candidates pass, their order, and which host keeps most slots connected."""
 
 import sys
 from itertools import combinations
@@ -19,7 +19,7 @@ INSTANCE = ("instance", "i-1", False)
 
 
 def box(host, cards, *, held=(), cables=Cables.RING, slots=1, between=Cables.FULL):
-    """Cards of a host in one enclosure; an instance holds some slots (card, slot)."""
+    """Return the slots of cards in one enclosure of a host; an instance holds the slots `held` (card, slot)."""
     rows = []
     for card in range(cards):
         links = CardLinks(enclosure="box", topology=cables, cards=cards, position=card, slots=between)
@@ -56,17 +56,17 @@ def test_a_host_without_a_ring_does_not_pass_and_says_so():
 
 
 def test_the_candidate_that_leaves_most_connected_comes_first():
-    # On a ring of 8 the cards 2 and 7 are held: 0 and 1 are free between them, and 3 to 6.
+    # Cards 2 and 7 of a ring of 8 are held, so 0 and 1 are free between them, and 3 to 6.
     host = Host("a", pairs("a", 8))
     request = Request(wants(Topology.LINE, 2), fitting(*box("a", 8, held={(2, 0), (7, 0)})))
     request.first_pass([host])
     assert host.allocation_candidates[0] == candidate("a", "c0", "c1")
-    # Of the four in a row the ends are as good as each other, and the middle is last.
+    # Of the four in a row both ends are equally good, and the middle is the last choice.
     assert host.allocation_candidates[-1] == candidate("a", "c4", "c5")
 
 
 def test_what_the_instances_before_have_taken_is_counted_slot_by_slot():
-    # Four cards in a row: two lines of two fit if the first one is not in the middle.
+    # Four cards in a row: two lines of two fit unless the first one is in the middle.
     host = Host("a", pairs("a", 4))
     request = Request(wants(Topology.LINE, 2), fitting(*box("a", 4, cables=Cables.LINE)), 3)
     assert request.first_pass([host]) == [host]
@@ -83,7 +83,7 @@ def test_slots_of_one_card_are_linked_as_the_card_says():
     hosts = [Host(name, [candidate(name, "c0", count=2)]) for name in ("a", "b")]
     found = fitting(*box("a", 1, slots=3, held={(0, 1)}, between=Cables.LINE), *box("b", 1, slots=3, held={(0, 1)}))
     request = Request(wants(Topology.LINE, 2), found)
-    # The first and the third slot are free: on a they are not linked, on b each is with each.
+    # The first and the third slot are free.  On a they are not linked; on b all slots are linked to each other.
     assert request.first_pass(hosts) == hosts[1:]
     assert request.explain(hosts[0]).endswith("no line of 2 free on one card: at most 1 have these links")
 
@@ -98,7 +98,7 @@ def test_hosts_without_candidates_are_judged_by_the_pool_alone():
 
 
 def test_after_the_last_line_a_host_has_no_lateness():
-    # Three cards in a row have a slot each: there is one line of two, and no second.
+    # Three cards in a row have a slot each: there is one line of two, but no second one.
     host = Host("a", pairs("a", 3))
     request = Request(wants(Topology.LINE, 2, runtime_s=10.0), fitting(*box("a", 3, cables=Cables.LINE)), 2)
     request.first_pass([host])
@@ -110,7 +110,7 @@ def test_after_the_last_line_a_host_has_no_lateness():
 
 @pytest.mark.parametrize("topology", [Topology.ANY, Topology.LINE])
 def test_connections_are_lost_by_what_is_used_up_less_than_by_what_is_cut(topology):
-    # Two slots of a pair use it up: 2**2 pairs of slots are lost; of a row of four the end: 4**2 - 2**2.
+    # A line that uses up a pair of slots loses 2**2 pairs; one at the end of a row of four loses 4**2 - 2**2.
     hosts = [Host(name, [candidate(name, "c0", "c1")]) for name in ("four", "two")]
     found = fitting(*box("four", 4, cables=Cables.LINE), *box("two", 2, cables=Cables.LINE))
     request = Request(wants(topology, 2), found)

@@ -1,4 +1,4 @@
-"""The table of how loaded the hosts are: what is in it, and that it follows snapshots by what changed."""
+"""The table of the loads of hosts: its content, and its incremental updates after changes in snapshots."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ SLOTS = {
 
 def test_slots_are_counted_by_what_they_do_and_who_has_them():
     found = LoadTables().of(Providers.of(snapshot(SLOTS)), FUNCTIONS)
-    # The pool gives up its job for an instance, so its slot is not held; `other` is not in the catalogue.
+    # A slot of the pool is not held, since its job gives way to an instance; `other` is not in the catalogue.
     expected = np.zeros((2, HELD + 3))
     expected[0, [IN_SERVICE, BUSY, LEASED, HELD, HELD + 2]] = [3, 2, 3, 1, 1]
     expected[1, IN_SERVICE] = 1

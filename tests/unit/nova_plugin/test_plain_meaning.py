@@ -1,4 +1,4 @@
-"""What a request finds out for all hosts at once, against its plain meaning: slot by slot, candidate by candidate."""
+"""The answers of a request for all hosts at once, compared with a plain computation by slot and by candidate."""
 
 import sys
 from pathlib import Path
@@ -19,8 +19,8 @@ STAY_S = 3600.0
 LITTLE = 1e-6
 CARDS = ("c0", "c1")
 
-#: By state, loaded function and lease, what it costs to give the slot away, without what is evicted for it; None = it
-#: cannot be had.
+#: The cost of giving a slot away by state, loaded function and lease, without the cost of evicted jobs; None if the
+#: slot is not available.
 COSTS = {
     ("READY", "sha256", FREE): 0.0,
     ("EMPTY", "", FREE): 1.0,
@@ -33,7 +33,7 @@ COSTS = {
 
 
 def slots_of_card(kinds):
-    """Return (cost, gain) of the slots that can be had on a card, the cheapest first."""
+    """Return (cost, gain) of the available slots of a card, cheapest first."""
     board = CATALOGUE.boards["demo"]
     function, other = CATALOGUE.function("sha256"), CATALOGUE.function("aes")
     found = []
@@ -48,7 +48,7 @@ def slots_of_card(kinds):
 
 
 def meaning(pool, host, given_there, count, instances):
-    """Return by card of a host that has enough slots what they cost, with what decides among equals, and gain."""
+    """Return cost, including what decides between equal ones, and gain by card that has enough slots."""
     found = {}
     for card in CARDS:
         slots = slots_of_card(pool[host, card])[given_there.get((host, card), 0) :]
@@ -59,7 +59,7 @@ def meaning(pool, host, given_there, count, instances):
 
 
 def cards_of(host):
-    """Return the cards that the candidates of a host take slots of, in their order."""
+    """Return the cards of the candidates of a host, in the order of the candidates."""
     cards = {provider_uuid(host.host, card, "small"): card for card in CARDS}
     given = [candidate["allocations"].items() for candidate in host.allocation_candidates]
     return [cards[uuid] for some in given for uuid, what in some if RESOURCE_CLASS in what["resources"]]
@@ -91,7 +91,7 @@ def test_candidates_are_in_order_and_benefits_right_after_every_claim(kinds, cou
         assert request.benefits(passing) == pytest.approx(gains)
         if choice is None or not passing:
             return
-        # The chosen host comes first, as Nova sorts them: no claim before it was refused.
+        # The chosen host comes first, as Nova sorts hosts, so that no claim before it was refused.
         chosen = passing[choice % len(passing)]
         place = chosen.host, cards_of(chosen)[0]
         given_there[place] = given_there.get(place, 0) + count

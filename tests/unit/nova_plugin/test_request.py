@@ -1,4 +1,4 @@
-"""One request from pass to pass: what was claimed, what was refused, and what weighers read."""
+"""One request through its passes: claims, refusals, and the values that weighers read."""
 
 import gc
 import sys
@@ -37,7 +37,7 @@ def test_what_placement_refused_is_not_offered_again():
     request = Request(AcceleratorRequest(function="sha256"), fitting(*slots), 2)
     request.first_pass(hosts)
     refused = hosts[0].allocation_candidates[0]
-    claim(hosts[1])  # the claim on a was tried before and refused, since a comes first
+    claim(hosts[1])  # since a comes first, the claim on a was tried before and refused
     assert request.next_pass(hosts) == hosts
     assert refused not in hosts[0].allocation_candidates
 
@@ -66,7 +66,7 @@ def test_one_instance_takes_the_card_with_the_fewest_slots_and_several_the_one_w
 
 @pytest.mark.parametrize("instances", [1, 3])
 def test_a_slot_that_another_function_cannot_do_without_is_taken_last(instances):
-    """optical_flow fits large slots only, so sha256 leaves them, although one is left alone or has sha256 loaded."""
+    """optical_flow fits only large slots, so sha256 leaves them, even one alone on its card or with sha256 loaded."""
     slots = [("a", "large", "READY", "sha256", FREE), empty("a", "c0"), empty("a", "c0")]
     host = Host("a", [candidate("a", "large"), candidate("a", "c0")])
     request = Request(AcceleratorRequest(function="sha256"), fitting(*slots), instances)
@@ -151,7 +151,7 @@ def test_run_times_of_other_functions_are_the_mean_of_what_flavors_declare():
     for run_time_s in (100.0, 200.0):
         declared.note("aes", run_time_s)
     declared.note("sha256", 7.0)
-    # The newest counts a tenth.
+    # The newest value has a weight of a tenth.
     assert declared.means_s() == {"aes": pytest.approx(110.0), "sha256": 7.0}
 
 

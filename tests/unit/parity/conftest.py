@@ -1,10 +1,10 @@
 import pytest
 
-#: Random traces that each policy is compared on, unless --traces says otherwise.
+#: The number of random traces that each policy is compared on, without and with --long, unless --traces is given.
 FEW, MANY = 2, 6
 
 
 @pytest.fixture(scope="session")
 def traces(request):
-    """How many random traces each policy is compared on."""
+    """Return the number of random traces that each policy is compared on."""
     return request.config.getoption("traces") or (MANY if request.config.getoption("long") else FEW)

@@ -1,4 +1,4 @@
-"""A pool with gangs in simulated time: the live rules, a store in memory, and hosts with the agent's own machine."""
+"""A pool with gangs in simulated time: live rules, a store in memory, and hosts with the agent's state machine."""
 
 import contextlib
 import itertools
@@ -31,7 +31,7 @@ def name_of(number):
 
 
 class WatchedFamily(GangFamily):
-    """Notes the decisions that were committed, with their times."""
+    """The family of gangs, with a record of the committed decisions and their times."""
 
     def __init__(self, settings, policy, numbers):
         super().__init__(settings, policy)
@@ -47,7 +47,7 @@ class WatchedFamily(GangFamily):
 
 
 class LivePool:
-    """Runs a trace through the live rules, cycle by cycle, until every gang has ended."""
+    """A pool that runs a trace through the live rules, cycle by cycle, until every gang has ended."""
 
     def __init__(self, policy, hosts, per_host, gangs, trace, shares, faults, migration_s):
         self.policy, self.gangs, self.trace = policy, gangs, trace
@@ -98,7 +98,7 @@ class LivePool:
         return [gang.trial_ends_at for gang in self.open() if gang.trial_ends_at is not None]
 
     def instant(self):
-        """Let all happen that happens now, then ask the policy until it wants nothing more."""
+        """Apply all events of this instant, then run the policy until it makes no more decisions."""
         self.guests.pass_to(self.now_s)
         self.exchange()
         for fault in self.faults:
@@ -147,7 +147,7 @@ class LivePool:
         with self.tx() as tx:
             apply_heartbeat(tx, beat, self.now_s)
 
-    # What happens
+    # Events
 
     def submit(self, number):
         user = self.trace.user[number]

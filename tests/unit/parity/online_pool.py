@@ -1,4 +1,4 @@
-"""A pool with online jobs in simulated time: the live rules in their cycle, a store in memory, and simulated agents."""
+"""A pool with online jobs in simulated time: live rules in their cycle, a store in memory, and simulated agents."""
 
 import itertools
 
@@ -32,7 +32,7 @@ def host_name(number):
 
 
 class WatchedFamily(OnlineFamily):
-    """Notes what each look wants, as the simulator does."""
+    """The family of online jobs, with a record of the moves of each cycle, as in the simulator."""
 
     def __init__(self, catalogue, settings, rule, pool):
         super().__init__(catalogue, settings, rule)
@@ -61,7 +61,7 @@ class WatchedFamily(OnlineFamily):
 
 
 class LivePool:
-    """Runs a trace through the live rules until every job has ended."""
+    """A pool that runs a trace through the live rules until every job has ended."""
 
     def __init__(self, policy, case, settings, faults):
         self.case, self.settings = case, settings
@@ -95,7 +95,7 @@ class LivePool:
         with self.tx() as tx:
             apply_heartbeat(tx, self.agents[host].heartbeat(), self.engine.now_s)
 
-    # Surroundings of the agents
+    # The interface for the agents
 
     def report(self, host, reports):
         with self.tx() as tx:
@@ -144,7 +144,7 @@ class LivePool:
         return ended < len(self.case.trace.jobs)
 
     def instant(self, now_s):
-        """Let all happen that happens at once, then look until nothing is to be decided any more."""
+        """Apply all events of this instant, then run cycles until nothing changes."""
         self.settle(now_s)
         while self.look_due:
             self.look_due = self.cycle.run().outcome.changed

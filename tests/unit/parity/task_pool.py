@@ -1,4 +1,4 @@
-"""Tasks of the simulator on the rules of the live pool: a store in memory, and agents that do as they are told."""
+"""Tasks of the simulator on the rules of the live pool, with a store in memory and agents that obey at once."""
 
 import itertools
 from dataclasses import replace
@@ -24,12 +24,12 @@ from fpga_pool.model.rules.task.family import choose
 from fpga_pool.sim.lattice.simulator import _Run
 from fpga_pool.sim.store import MemoryStore
 
-#: Nothing is given up, however often it was begun.
+#: No task is given up, however often it begins.
 SETTINGS = PoolSettings(max_attempts=10**6)
 
 
 class RecordedRun(_Run):
-    """The simulator, and what happened in it: (event, time, task, FPGA or the tasks begun)."""
+    """The simulator with a log of its events: (event, time, task, FPGA or the tasks begun)."""
 
     log: ClassVar[list] = []
 
@@ -61,7 +61,7 @@ class RecordedRun(_Run):
 
 
 class TaskPool:
-    """A pool whose hosts are the enclosures of a problem; FPGAs are its slots, by number."""
+    """A pool whose hosts are the enclosures of a problem and whose slots are its FPGAs, by number."""
 
     def __init__(self, problem, catalogue, functions, *, first_load_takes_no_time):
         self.problem, self.catalogue, self.functions = problem, catalogue, functions
@@ -110,7 +110,7 @@ class TaskPool:
 
     @staticmethod
     def uuid(task):
-        """Tasks that arrive together wait in the order of their uuids."""
+        """Return the uuid of a task; tasks that arrive together wait in the order of their uuids."""
         return f"t{task:06}"
 
     def _shapes(self, task):
@@ -118,7 +118,7 @@ class TaskPool:
         chosen = slice(problem.shape_begin[task], problem.shape_begin[task + 1])
         return list(zip(problem.shape_fpgas[chosen].tolist(), problem.shape_seconds[chosen].tolist(), strict=True))
 
-    # What happens
+    # Events
 
     def arrive(self, task):
         shapes, uuid = self._shapes(task), self.uuid(task)
@@ -151,7 +151,7 @@ class TaskPool:
             self._report(share.host, done)
 
     def plan(self, policy, patience_s, rng):
-        """Let the scheduler look; returns the tasks that begin, each with its shape and its FPGAs."""
+        """Run one planning cycle; return the tasks that begin, each with its shape and its FPGAs."""
         with self._tx() as tx:
             view = task_view(tx, self.catalogue, self.now_s)
         if view is None:
@@ -174,7 +174,7 @@ class TaskPool:
 
 
 def differences(problem, policy, catalogue, functions, *, outages, patience_s, seed, simulate, no_loads):
-    """Return the decisions that differ, as (time, by the simulator, by the live rules), and how many there were."""
+    """Return the first differing decisions as (time, only simulator, only live rules), and how many tasks began."""
     RecordedRun.log = log = []
     simulate(problem, policy, outages=outages, patience_s=patience_s, seed=seed)
     pool = TaskPool(problem, catalogue, functions, first_load_takes_no_time=no_loads)
@@ -189,5 +189,5 @@ def differences(problem, policy, catalogue, functions, *, outages, patience_s, s
         begun += len(what)
         if lived != what:
             found.append((now_s, what - lived, lived - what))
-            break  # all that follows is another history
+            break  # from here on the histories differ
     return found, begun

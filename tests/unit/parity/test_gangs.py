@@ -1,4 +1,4 @@
-"""The fast simulator of gangs decides as the live pool does: each move of each gang, where to, and when."""
+"""The fast simulator of gangs decides as the live pool does: every move of every gang, its place and its time."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from .gang_pool import LivePool
 pytestmark = pytest.mark.timeout(1800)
 
 MIGRATION_S = 20.0
-#: Beside what a policy does by default, what its parameters can have it do.
+#: Policies with parameters that differ from their defaults.
 OPTIONS = [
     "easy:extra_ends=all",
     "keasy:extra_ends=all",
@@ -28,7 +28,7 @@ OPTIONS = [
 
 
 class Watched:
-    """A policy whose decisions are noted."""
+    """A policy whose decisions are recorded."""
 
     def __init__(self, policy):
         self._policy, self.moves = policy, []
@@ -43,7 +43,7 @@ class Watched:
 
 
 def random_trace(seed):
-    """Gangs that mostly wait on a few hosts, many of them submitted together, with times that often coincide."""
+    """Return gangs that mostly wait on a few hosts, many submitted together, with times that often coincide."""
     rng = np.random.default_rng(seed)
     hosts, per_host, count = int(rng.integers(2, 5)), int(rng.integers(1, 5)), int(rng.integers(10, 25))
     processors, unit_s = hosts * per_host, rng.choice([0.1, 1.0, 10.0])

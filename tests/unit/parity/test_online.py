@@ -1,4 +1,4 @@
-"""The fast simulator of online jobs decides by the rules of a pool as the live pool does, faults included."""
+"""The fast simulator of online jobs, with the rules of a pool, decides as the live pool does, faults included."""
 
 import math
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from .online_pool import LivePool, host_name
 #: Hundreds of traces take minutes.
 pytestmark = pytest.mark.timeout(1800)
 
-#: Beside what a policy does by default, what its parameters can have it do.
+#: Policies with parameters that differ from their defaults.
 OPTIONS = ["benefit:hold_s=0", "throughput:hold_s=1", "benefit_plus:loads_ahead=1,catch_up=1"]
 JOBS, FUNCTIONS = 60, "abcd"
-#: Times are multiples of this, bytes per second its inverse: sums of them are exact, whoever adds them up.
+#: Times are multiples of this, and rates in bytes/s multiples of its inverse, so that sums are exact in any order.
 TICK_S = 2.0**-20
 INTERVAL_S = 0.5
 
@@ -46,9 +46,9 @@ def ticks(seconds):
 
 
 def random_case(seed):
-    """Return a small pool with more work than it can do, now and then with many slots or workers out of service.
+    """Return a small overloaded pool, sometimes with many slots or workers out of service.
 
-    What a job has done is kept on its host only: where functions keep progress there is one host, and its slots fail
+    The progress of a job is kept on its host only: if functions keep progress, there is one host, and its slots fail
     one by one.
     """
     rng = np.random.default_rng(seed)
@@ -97,7 +97,7 @@ def random_catalogue(rng, kinds, *, keeps):
 
 
 def random_faults(rng, hosts, slots, end_s):
-    """Return outages of slots, drains and lost hosts, of each slot one at most, and computations that fail."""
+    """Return outages of slots, drains and lost hosts, at most one per slot, failing computations and cancellations."""
     faults = [Failure(at_s=rng.uniform(0, end_s), slot=int(rng.integers(slots))) for _ in range(rng.integers(0, 8))]
     faults += [
         Cancel(at_s=rng.uniform(end_s / 2, end_s * 1.2), job=int(job))
@@ -124,7 +124,7 @@ def span(rng, end_s):
 
 
 def difference(name, case):
-    """Return the first decision that differs, and how many there are."""
+    """Return the first difference, or None, the number of expected decisions, and these decisions."""
     expected = []
     rules = PoolRules(settings=case.settings, cpu_workers=case.cpu_workers, faults=case.faults, watch=expected.append)
     simulate(case.pool, case.trace, policy_as("online", name), interval_s=INTERVAL_S, rules=rules)
@@ -141,7 +141,7 @@ def difference(name, case):
 @pytest.mark.parametrize("name", [*policy_names("online"), *OPTIONS])
 def test_the_fast_simulator_decides_as_the_live_rules_do(name, traces):
     kinds = set()
-    for seed in range(1, traces + 1):  # seeds 1 and 2 together lead to all kinds of moves
+    for seed in range(1, traces + 1):  # seeds 1 and 2 together produce all kinds of moves
         found, _, decisions = difference(name, random_case(seed))
         assert found is None, f"seed {seed}"
         kinds |= {what for decision in decisions for what, _, _ in decision.moves}

@@ -1,18 +1,18 @@
-"""Online policies decide the same on a view that is kept up to date, as by the paper's model, and on one made again.
+"""Online policies decide the same on a view that is updated, as in the paper's model, and on one that is rebuilt.
 
-The live pool makes its view from the store for each decision.  What the store does not keep, such as the order in which
-slots became idle, may only choose among slots that are alike.
+The live pool builds its view from the store for each decision.  Facts that the store does not keep, such as the order
+in which slots became idle, may only decide between equivalent slots.
 
     pytest --traces 200 tests/unit/parity/test_online_views.py
 
-Listed difference: of slots that could be taken from jobs of one function, on cards with the same DMA left, a policy
-looks at the first: the one whose job began first, or the one with the lowest number.  `benefit_plus` weighs how long
-that job still runs.  Decisions where there are several such slots are not compared.
+Known difference: if jobs of one function could be evicted from several slots, on cards with the same DMA left, a policy
+examines the first slot: the one whose job began first, or the one with the lowest number.  `benefit_plus` weighs how
+long that job still runs.  Decisions with several such slots are not compared.
 
-By the paper's model a job that was taken off its slot waits behind the others of its function, here in both views; in a
-live pool it keeps its place, as `test_online` compares.
+In the paper's model an evicted job waits behind the other jobs of its function, here in both views.  In a live pool it
+keeps its place, as `test_online` compares.
 
-What a live pool does, faults included, is compared in `test_online`.
+`test_online` compares the behaviour of a live pool, faults included.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ JOBS, FUNCTIONS = 120, 4
 
 
 def random_case(seed):
-    """Return a pool of a few cards whose DMA is short, and jobs of two projects that come a little too fast."""
+    """Return a pool of a few cards with little DMA, and jobs of two projects that arrive slightly too fast."""
     rng = np.random.default_rng(seed)
     cards, slots = int(rng.integers(1, 4)), int(rng.integers(1, 4))
     kind = rng.integers(0, 2, cards * slots)
@@ -54,7 +54,7 @@ def random_case(seed):
 
 
 def made_again(view):
-    """Return the same occupancy, made slot by slot and job by job as the live pool makes it."""
+    """Return the same occupancy, rebuilt by slot and by job as in the live pool."""
     slots = range(view.pool.slots)
     loads = [view.job[slot] < 0 and slot not in view.idle[view.kind[slot]][view.holds[slot]] for slot in slots]
     fresh = Occupancy(view.pool, view.demand)
@@ -76,7 +76,7 @@ def made_again(view):
 
 
 def meaning(view, move):
-    """Return what a move does, and to what kind of slot: all that tells slots apart but their numbers."""
+    """Return the kind of a move and of its slot: everything that distinguishes slots except their numbers."""
     if move is None:
         return None
     slot, card = move.slot, view.card[move.slot]
@@ -85,7 +85,7 @@ def meaning(view, move):
 
 
 def is_ambiguous(view):
-    """Say whether jobs of one function could be taken off several slots between which only their order decides."""
+    """Return whether jobs of one function could be evicted from several slots that only their order distinguishes."""
     for groups in view.evictable:
         for slots in groups:
             left_bps = [round(view.dma_bps[view.card[slot]] - view.asked_bps[view.card[slot]]) for slot in slots]
@@ -95,14 +95,14 @@ def is_ambiguous(view):
 
 
 class Compared:
-    """Decides on both views; goes on by what was decided on the one that is kept."""
+    """A policy that decides on both views, and continues with its decision on the updated one."""
 
     def __init__(self, policy):
         self._policy, self.name = policy, policy.name
         self.decisions, self.differences = 0, []
 
     def decide(self, view, state, now_s, rng):
-        # The live pool looks at everything each time, not at what is new.
+        # The live pool examines everything in each cycle, not only news.
         view.news = None, None
         move = self._policy.decide(view, state, now_s, rng)
         other = self._policy.decide(made_again(view), state, now_s, rng)

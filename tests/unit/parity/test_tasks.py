@@ -1,12 +1,12 @@
-"""The simulator of tasks and the live rules: every decision compared, which task, when, in which shape and where.
+"""The simulator of tasks and the live rules make the same decisions: which task, when, in which shape and where.
 
     pytest --traces 200 tests/unit/parity/test_tasks.py
 
-Listed differences:
+Known differences:
 
-- The first load of an empty FPGA takes no time in the task format, and takes its time on a card.  So traces have FPGAs
-  that fail and return (empty) or functions that take time to load, not both.
-- A host without any slot in service is none for the live rules, while the simulator still counts its FPGAs where a
+- The first load of an empty FPGA takes no time in the task format, but it does on a card.  So traces have FPGAs that
+  fail and return (empty) or functions that take time to load, not both.
+- A host without slots in service does not exist for the live rules, while the simulator still counts its FPGAs if a
   policy allots shapes by their number.  So one FPGA of each enclosure never fails.
 """
 
@@ -61,7 +61,7 @@ def random_problem(rng):
             [one_s / of_task ** rng.uniform(0, 1.2) + 0.01 for one_s, of_task in zip(mean_s, widths, strict=True)]
         ),
         links=rng.choice(list(Links), tasks),
-        # Some arrive together.
+        # Some tasks arrive together.
         arrival_s=np.sort(rng.uniform(0, 60.0, max(tasks // 2, 1))[rng.integers(0, max(tasks // 2, 1), tasks)]),
         function=rng.integers(0, len(FUNCTIONS), tasks),
         loaded=rng.integers(0, len(FUNCTIONS), sizes.sum()) if loads else np.full(sizes.sum(), -1),
@@ -71,7 +71,7 @@ def random_problem(rng):
 
 
 def random_outages(problem, rng):
-    """Return outages that do not overlap on an FPGA, and leave each enclosure its last one."""
+    """Return outages that do not overlap on an FPGA and never affect the last FPGA of an enclosure."""
     found = []
     for enclosure, size in enumerate(problem.enclosure_fpgas.tolist()):
         for fpga in range(size - 1):
@@ -107,6 +107,6 @@ def test_the_simulator_decides_as_the_live_rules_do(name, catalogue, monkeypatch
         lost += count - problem.tasks
         malleable += not problem.rigid
     print(f"{name}: {traces} traces, {begun} decisions alike, {lost} runs lost to faults")
-    # The traces show what is to be compared.
+    # The traces contain faults and malleable tasks.
     assert lost > 0
     assert malleable > traces // 2

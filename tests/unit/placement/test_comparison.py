@@ -34,7 +34,7 @@ def test_of_a_provider_that_placement_does_not_have_nothing_is_said():
 
 
 class Placement:
-    """What Placement says, and how often it was asked what."""
+    """A Placement with given contents, which counts the requests for allocations."""
 
     def __init__(self):
         self.generations = {"card": 1}
@@ -68,7 +68,7 @@ def test_a_provider_that_gives_nothing_is_asked_only_when_it_has_changed(placeme
     assert placement.asked == 1
     placement.generations["card"] = 2
     placement.given["card"] = {"vm": 1}
-    # Who gives something is asked each time: that it gives less does not show in its generation.
+    # A provider with allocations is queried each time, since a removed allocation does not change its generation.
     assert [allocations.on(["card"], {}) for _ in range(2)] == [{"card": {"vm": 1}}] * 2
     assert placement.asked == 3
 
@@ -90,7 +90,7 @@ def leaks(placement):
 
 
 def test_the_lease_of_a_machine_that_has_nothing_any_more_leaks(leaks):
-    # Whatever else is allocated there and not held: a machine that is gone does not move.
+    # Other allocations without a lease do not matter: a deleted machine cannot be migrating.
     assert leaks({"card": [ONE]}, {"card": {"stopped": 1}}) == [ONE]
 
 

@@ -65,7 +65,7 @@ def test_workers_of_cpu_pools_and_slots_of_other_hosts_are_none(wanted):
         (("h0/c/r0",), (), 0, 1),
         ((), ("h0/c/r1",), 0, 1),
         ((), (), 1, 1),
-        # What is busy is the pool's, and so part of its floor; what is out of service is nobody's.
+        # A busy slot is the pool's and counts towards its floor; a slot out of service does not.
         ((), ("h0/c/r1",), 1, 1),
         (("h0/c/r0",), (), 1, 2),
         (("h0/c/r0",), ("h0/c/r1",), 1, 2),

@@ -1,4 +1,4 @@
-"""Calls are let in when they are signed by a sender that may make them, and once."""
+"""A call is admitted once, and only if it is signed by a sender that may make it."""
 
 import inspect
 import math
@@ -51,7 +51,7 @@ H1 = signer(Role.AGENT, "h1")
 
 
 def call(gate, by, method, arguments, for_run=None, **altered):
-    """Sign a call, alter its context, and hand it over; returns it."""
+    """Sign a call, alter its context and admit it; return the context."""
     context = by.context(TOPIC, gate.run if for_run is None else for_run, method, arguments) | altered
     gate.admit(TOPIC, context, method, arguments)
     return context
@@ -63,7 +63,7 @@ def test_a_signed_call_is_let_in_once(gate):
         gate.admit(TOPIC, context, "heartbeat", BEAT)
 
 
-#: It signs before and after it forks; what the child prints comes first.
+#: It signs before and after a fork; the output of the child comes first.
 FORKS = """
 import os
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -119,7 +119,7 @@ def test_nothing_of_the_envelope_can_be_altered(gate, altered):
     "arguments",
     [
         {"heartbeat": BEAT["heartbeat"] | {"beat": 2}},
-        {"heartbeat": BEAT["heartbeat"] | {"egress_bps": None}},  # what infinity would be in plain JSON
+        {"heartbeat": BEAT["heartbeat"] | {"egress_bps": None}},  # infinity in plain JSON
         {"heartbeat": BEAT["heartbeat"] | {"beat": "\ud800"}},
         {"heartbeat": BEAT["heartbeat"] | {"beat": 2**70}},
     ],

@@ -1,4 +1,4 @@
-"""An agent in simulated time: it does whatever the machine says, commands of every kind included."""
+"""An agent in simulated time executes the instructions of the state machine, for commands of every kind."""
 
 from dataclasses import dataclass, field
 
@@ -30,7 +30,7 @@ PARAMETERS = AgentParameters(hang_factor=2.0, hang_grace_s=1.0, fault_pause_s=(2
 
 @pytest.fixture(scope="module")
 def catalogue(make_catalogue):
-    """A board of two slots that load in half a second."""
+    """Return a catalogue with a board of two slots that load in 0.5 s."""
     return make_catalogue(
         dict.fromkeys(("aes", "sha256"), (1.0, "small", "large")), slots=["small", "large"], load_s=0.5
     )
@@ -38,7 +38,7 @@ def catalogue(make_catalogue):
 
 @dataclass
 class Surroundings:
-    """Inputs are there at once, and computations take ten seconds."""
+    """Surroundings in which inputs arrive at once and computations take ten seconds."""
 
     reports: list = field(default_factory=list)
     lasts_s: float = 10.0
@@ -123,7 +123,7 @@ def test_an_evicted_job_leaves_its_slot_at_once_and_goes_on_elsewhere_from_where
     bench.wait(100.0)
     assert [report.done for report, _ in bench.told(JobEvicted)] == [pytest.approx(0.5)]
     assert bench.told(JobFailed) == []
-    # It loads for half a second, and has half of its ten seconds left.
+    # It loads for 0.5 s, and half of its 10 s remain.
     assert [at for _, at in bench.told(JobFinished)] == [pytest.approx(11.0)]
 
 
@@ -156,7 +156,7 @@ def test_a_computation_that_hangs_is_stopped(bench):
     bench.world.lasts_s = 1000.0
     bench.assign("j")
     bench.wait(100.0)
-    # After 2 x 10 + 1 s.
+    # 2 x 10 + 1 s after the load.
     assert [(report.code, at) for report, at in bench.told(JobFailed)] == [("fpga_pool.stopped", 21.5)]
 
 
@@ -206,7 +206,7 @@ def test_a_host_that_comes_back_goes_on_with_what_its_journal_holds(bench):
     assert bench.agent.execute("s", 1, []) == []
     bench.agent.come_back()
     bench.wait(100.0)
-    # The load and the whole computation again.
+    # The load and the whole computation are repeated.
     assert [at for _, at in bench.told(JobFinished)] == [pytest.approx(18.5)]
     assert bench.agent.heartbeat().boot == 2
 

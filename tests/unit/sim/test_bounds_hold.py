@@ -1,4 +1,4 @@
-"""No batch in simulated time is complete before its bound, counted from the same instant as its makespan."""
+"""No batch in simulated time ends before its lower bound, counted from the same instant as its makespan."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def catalogue(make_catalogue):
 
 
 def request(rng, uuid):
-    """Up to 12 jobs of 100 bytes to 3 MB: small inputs, which nobody waits for, beside large ones."""
+    """Return up to 12 jobs with inputs of 100 bytes to 3 MB: small ones that delay no plan, and large ones."""
     jobs = tuple(
         JobRequest(
             uuid=f"{uuid}.{i}", name="", function=str(rng.choice(["aes", "sha256", "flow"])),
@@ -36,7 +36,7 @@ def request(rng, uuid):
 @pytest.mark.parametrize("policy", [QUICK, Ect(), Sjf(), Ljf()], ids=lambda policy: policy.name)
 @pytest.mark.parametrize("seed", seeds(3, 6))
 def test_no_makespan_is_below_its_bound(catalogue, policy, seed):
-    """Batches arrive while others are under way; slots load before time 0; links of 8 Mbit/s to 8 Gbit/s."""
+    """Batches arrive while others run, slots load before time 0, and links carry 8 Mbit/s to 8 Gbit/s."""
     rng = np.random.default_rng(seed)
     egress_bps, ingress_bps = 10 ** rng.uniform(6.9, 9.9, 2)
     hosts = fresh_hosts(catalogue, "fast", hosts=3, cards=1, egress_bps=egress_bps, ingress_bps=ingress_bps)

@@ -1,4 +1,4 @@
-"""A pool in simulated time where things do not go as planned: the same rules, and the same re-planning, as live."""
+"""A pool in simulated time with disturbances: the same rules and the same replanning as in the live pool."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ NO_LEAD = PoolSettings(dispatch_lead_s=0.0)
 
 @pytest.fixture(scope="module")
 def catalogue(make_catalogue):
-    """A board of two slots that load in a millisecond; jobs take a second per megabyte."""
+    """Return a catalogue with a board of two slots that load in 1 ms; jobs take 1 s per megabyte."""
     functions = {"aes": (0.0, "small", "large")}
     return make_catalogue(functions, slots=["small", "large"], load_s=1e-3, b_s_per_byte=1e-6)
 
@@ -52,7 +52,7 @@ def test_a_slot_that_fails_leaves_its_jobs_to_the_others(make_pool):
     pool, request = make_pool(), batch([1.0] * 40)
     pool.submit_at(0.0, request)
     fail_slot_at(pool, 3.5, "node-2/sim0/slot1")
-    # Ten jobs on each of four slots; the failed one has done three: seven are left to three slots.
+    # Each of four slots has ten jobs.  The failed one has done three; its other seven go to three slots.
     assert run(pool, QUICK, request) == pytest.approx(13.0, rel=0.05)
 
 
@@ -60,7 +60,7 @@ def test_a_host_that_leaves_is_missed_after_a_while_and_its_jobs_run_elsewhere(m
     pool, request = make_pool(settings=replace(NO_LEAD, host_timeout_s=2.0)), batch([1.0] * 40)
     pool.submit_at(0.0, request)
     lose_host_at(pool, 3.5, "node-2")
-    # Its slots have done six jobs; of the other 34, two slots do 17 each.
+    # Its two slots have done six jobs; the other two slots do 17 each of the remaining 34.
     assert run(pool, QUICK, request) == pytest.approx(17.0, rel=0.05)
     assert {job.host for job in pool.outcome("b").jobs if job.finished_at > 4.0} == {"node-1"}
 
@@ -69,15 +69,15 @@ def test_a_drained_slot_ends_what_it_computes(make_pool):
     pool, request = make_pool(), batch([1.0] * 40)
     pool.submit_at(0.0, request)
     drain_slot_at(pool, 3.5, "node-1/sim0/slot0")
-    # It ends its fourth job; of the 24 that are left then three slots do eight each.
+    # It completes its fourth job; then three slots do eight each of the remaining 24.
     assert run(pool, QUICK, request) == pytest.approx(12.0, rel=0.05)
     assert {job.attempt for job in pool.outcome("b").jobs if job.finished_at < 4.0} == {1}
 
 
 @pytest.mark.long
 def test_wrong_estimates_cost_less_with_replanning(make_pool):
-    # A tenth of the jobs takes three times as long as estimated, the others a fifth less: much worse than what paper
-    # 000 looks at in section 5.7.
+    # A tenth of the jobs take three times as long as estimated, the others a fifth less: much worse than in section 5.7
+    # of the makespan paper.
     factor = {f"b.{i}": 3.0 if i % 10 == 0 else 0.8 for i in range(60)}
     ends_s = {Ect: 0.0, Makespan: 0.0}
     for seed in range(4):
@@ -99,9 +99,9 @@ def test_a_second_batch_and_a_fault_end_near_the_least_that_is_possible(make_poo
     pool.submit_at(2.5, second)
     fail_slot_at(pool, 4.5, "node-1/sim0/slot1")
     end_s = run(pool, QUICK, first, second)
-    # 48 s of work; four slots for 4.5 s, and half a second of that is lost: then three.
+    # 48 s of work: four slots for 4.5 s, of which half a second is lost, then three slots.
     assert end_s == pytest.approx(4.5 + (48 - 17.5) / 3, rel=0.08)
-    # Who came first ends first.
+    # The first batch ends first.
     ends = [max(job.finished_at for job in pool.outcome(uuid).jobs) for uuid in ("a", "b")]
     assert ends[0] <= ends[1]
 
@@ -118,19 +118,19 @@ def test_the_same_events_go_the_same_way_every_time(make_pool):
 
 
 def test_transfers_of_a_second_batch_use_what_the_first_leaves(make_pool):
-    # 64 Mbit/s: 8 MB per second. The first batch sends 40 MB from one host, the second as much from another one.
+    # 64 Mbit/s are 8 MB per second.  The first batch sends 40 MB from one host, the second one as much from another.
     pool = make_pool(hosts=3, bps=6.4e7)
     first, second = batch([2.0] * 20, "a", "node-3"), batch([2.0] * 20, "b", "node-2")
     pool.submit_at(0.0, first)
     pool.submit_at(1.0, second)
     assert run(pool, QUICK, first, second) < 22.0
     staged = {job.uuid: job.staged_at for uuid in "ab" for job in pool.outcome(uuid).jobs}
-    # The second one's inputs need not wait for the first one's: these take 5 s for what is not local.
+    # Inputs of the second batch need not wait for those of the first, which take 5 s if they are not local.
     assert min(at for uuid, at in staged.items() if uuid.startswith("b")) < 2.0
 
 
 def test_transfers_under_way_get_other_rates_when_one_of_them_is_late(make_pool):
-    # 8 MB per second: 16 MB are sent from 0 to 2 s and as much from 2 to 4 s, but the first client is 0.8 s late.
+    # At 8 MB per second, 16 MB move from 0 to 2 s and 16 MB from 2 to 4 s, but the first client is 0.8 s late.
     request = batch([16.0] * 4, requester="node-1")
     pool = make_pool(
         bps=6.4e7,
@@ -141,9 +141,9 @@ def test_transfers_under_way_get_other_rates_when_one_of_them_is_late(make_pool)
     run(pool, QUICK, request)
     late, next_one = (job for job in pool.outcome("b").jobs if job.host == "node-2")
     assert (late.uuid, late.attempt, next_one.attempt) == ("b.2", 1, 1)
-    # After 1 s it is noticed that 1.6 MB of 8 are there: the other 14.4 MB take until 2.8 s, and the next one waits.
+    # After 1 s only 1.6 MB of 8 have arrived: the other 14.4 MB take until 2.8 s, and the next transfer waits.
     assert late.dispatched_at == pytest.approx(1.0)
     assert [(piece.begin_s, piece.end_s, piece.bps) for piece in late.transfer] == [pytest.approx((0.0, 1.8, 6.4e7))]
-    # That it began when it did is not changed by the plan for what was left.
+    # The plan for the rest does not change the recorded begin.
     assert (late.transfer_began_at, late.staged_at) == (pytest.approx(0.8), pytest.approx(2.8))
     assert (next_one.transfer_began_at, next_one.staged_at) == (pytest.approx(2.8), pytest.approx(4.8))

@@ -1,4 +1,4 @@
-"""Online jobs and tasks in simulated time, beside batches: the cycles of all families, as in the live pool."""
+"""Online jobs and tasks in simulated time, beside batches: planning cycles of all families, as in the live pool."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ HOLD_S = 5.0
 
 @pytest.fixture(scope="module")
 def catalogue(make_catalogue):
-    """A card of two slots that load in half a second; jobs take a second."""
+    """Return a catalogue with a card of two slots that load in 0.5 s; jobs take 1 s."""
     functions = {"aes": (1.0, "small", "large"), "sha256": (1.0, "small", "large")}
     return make_catalogue(functions, slots=["small", "large"], load_s=0.5, b_s_per_byte=1e-6)
 
@@ -68,7 +68,7 @@ def test_an_idle_slot_is_loaded_again_when_its_function_was_held_long_enough(poo
     pool.submit_at(3.0, batch("b", "sha256", policy=policy.name))
     pool.run_families(policies(policy))
     (job,) = pool.outcome("b").jobs
-    # The first slot was loaded from 0 to 0.5 s; looks are half a second apart, and the load takes half a second.
+    # The first slot was loaded from 0 to 0.5 s.  Cycles are 0.5 s apart, and the load takes 0.5 s.
     assert job.dispatched_at == pytest.approx(0.5 + HOLD_S, abs=0.5)
     assert job.started_at == job.dispatched_at + 0.5
     assert job.state is JobState.COMPLETED
@@ -81,13 +81,13 @@ def test_a_task_waits_until_its_slots_are_free_at_once_and_a_batch_goes_on_after
     pool.run_families(policies(Benefit()))
     ends = {uuid: max(job.finished_at for job in pool.outcome(uuid).jobs) for uuid in ("a", "t", "b")}
     assert {job.state for uuid in ends for job in pool.outcome(uuid).jobs} == {JobState.COMPLETED}
-    # Slots load one after the other, by 0.5 and 1 s; then they compute for a second, three times.  Tasks and reports of
-    # free slots are looked at at once, batches are placed behind what is there.
+    # Slots load in turn, by 0.5 and 1 s, then compute for 1 s three times.  Tasks and reports of free slots start a
+    # cycle at once; batches are placed behind the jobs already planned.
     assert ends == pytest.approx({"a": 2.0, "b": 3.0, "t": 4.0}, abs=0.1)
 
 
 def learning(policy, *params):
-    """Return a policy that decides as another one, and remembers what was placed and how it ended."""
+    """Return a policy that decides as another one, and learns what was placed and how it ended."""
 
     class Learning(policy):
         name = "learning"
@@ -113,7 +113,7 @@ def test_policies_of_each_family_decide_with_what_became_of_their_decisions(pool
     for uuid, at in (("a", 0.0), ("b", 30.0)):
         pool.submit_at(at, batch(f"planned-{uuid}", "aes"))
         pool.submit_at(at + 10.0, batch(f"online-{uuid}", "aes", policy="on line"))
-        # Three tasks that cannot all begin, so that their policy is asked.
+        # Three tasks that cannot all begin, so that their policy has to decide.
         for number in range(3):
             submit_task_at(pool, at + 20.0, task(f"task-{uuid}{number}", 2))
     pool.run_families(asked)
@@ -124,7 +124,7 @@ def test_policies_of_each_family_decide_with_what_became_of_their_decisions(pool
 
 
 class DoesNotApply(Ect):
-    """A policy that is wrong until a given call."""
+    """A policy that fails in its first calls, `fails` times."""
 
     name = "does not apply"
 

@@ -1,4 +1,4 @@
-"""Whatever owners of batches want of them, in any mix: every batch ends, and none begins before what it waits for."""
+"""Holds, priorities, deadlines and predecessors of batches in any mix: every batch ends, none begins too early."""
 
 from functools import partial
 
@@ -25,7 +25,7 @@ BATCHES, LAST_S = 6, 60.0
 
 @pytest.fixture(scope="module")
 def catalogue(make_catalogue):
-    """A board of two slots that load in a second; jobs take a second per megabyte."""
+    """Return a catalogue with a board of two slots that load in 1 s; jobs take 1 s per megabyte."""
     return make_catalogue({"aes": (0.0, "small", "large")}, slots=["small", "large"], load_s=1.0, b_s_per_byte=1e-6)
 
 
@@ -39,7 +39,7 @@ def policies(batch_policy):
 
 @st.composite
 def batches(draw):
-    """What each of some batches asks for when it is created."""
+    """Draw the options with which some batches are created."""
     numbers = range(BATCHES)
     return [
         {
@@ -69,7 +69,7 @@ WISHES = st.lists(
 
 
 def wish(pool, uuid, change, tx):
-    """Change a batch as its owner wants, {} = cancel it; what has ended already is refused."""
+    """Change a batch as its owner requests, or cancel it if `change` is empty; an ended batch refuses."""
     try:
         if not change:
             cancel_batch(tx, uuid, "p", pool.engine.now_s)

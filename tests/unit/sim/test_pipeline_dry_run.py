@@ -1,4 +1,4 @@
-"""The plan of a pipeline, which is made to its end, is how the pipeline then runs on a pool that nothing disturbs."""
+"""The plan of a whole pipeline predicts how it runs on a pool without disturbances."""
 
 import random
 from itertools import count
@@ -17,14 +17,14 @@ from support.simulated import fresh_hosts
 
 @pytest.fixture(scope="module")
 def catalogue(make_catalogue):
-    """A board of two slots that load at once; jobs take one or two seconds, and one more per megabyte."""
+    """Return a catalogue with a board of two slots that load at once; jobs take 1 or 2 s, and 1 s more per megabyte."""
     functions = {"aes": (1.0, "small", "large"), "sha256": (2.0, "small", "large")}
     return make_catalogue(functions, slots=["small", "large"], load_s=0.001, b_s_per_byte=1e-6)
 
 
 @pytest.fixture(scope="module")
 def doubling(make_catalogue):
-    """Results are as large as the input, so that two that are read by one double it."""
+    """Return a catalogue whose results are as large as the inputs: reading two results doubles the size."""
     function = {
         "version": "1.0", "slot_kinds": ["small"], "io_bps": 8e6, "preemptible": False,
         "cpu_time": {"a_s": 1.0, "b_s_per_byte": 1e-9}, "fpga_time": {"fast": {"a_s": 1.0, "b_s_per_byte": 1e-10}},
@@ -34,7 +34,7 @@ def doubling(make_catalogue):
 
 
 def layers(number):
-    """Return a pipeline of layers of two, each after both of the layer before."""
+    """Return a pipeline of layers of two subtasks, each of which reads both results of the layer before."""
     subtasks = tuple(
         SubtaskRequest(
             uuid=f"j{layer}.{side}", name=f"s{layer}.{side}", function="aes",
@@ -48,7 +48,7 @@ def layers(number):
 
 def test_results_that_are_too_large_to_be_read_end_a_plan(doubling):
     plan, jobs = planned(doubling, layers(40))
-    # 1000 bytes doubled 30 times are less than 2**40, and 31 times more.
+    # 1000 bytes doubled 30 times are less than 2**40, doubled 31 times more.
     assert [one.end_s is not None for one in plan.subtask_list] == [True] * 2 * 31 + [False] * 2 * 9
     states = [JobState.COMPLETED] * 62 + [JobState.FAILED] * 2 + [JobState.CANCELLED] * 16
     assert [job.state for job in jobs] == states
@@ -74,7 +74,7 @@ def test_a_pipeline_that_takes_longest_to_plan_is_planned_in_part(catalogue):
 
 
 def request(chance):
-    """Return a pipeline whose subtasks each read up to two of those before them."""
+    """Return a pipeline whose subtasks each read up to two earlier ones."""
     subtasks = []
     for number in range(chance.randint(1, 7)):
         after = tuple(chance.sample([one.name for one in subtasks], min(len(subtasks), chance.randint(0, 2))))
@@ -91,7 +91,7 @@ def request(chance):
 def test_the_plan_of_a_pipeline_comes_true_to_its_end(catalogue, seed):
     plan, jobs = planned(catalogue, request(random.Random(seed)))
     assert {job.state for job in jobs} <= {JobState.COMPLETED, JobState.RESULT_HELD}
-    # Later ones may find slots in another order: which of them is free first is a matter of milliseconds.
+    # Later ones may get slots in another order, since milliseconds decide which slot is free first.
     first = [number for number, subtask in enumerate(plan.subtask_list) if subtask.requester]
     assert [plan.subtask_list[number].slot for number in first] == [jobs[number].slot for number in first]
     assert [plan.dispatched_at + one.end_s for one in plan.subtask_list] == pytest.approx(
@@ -101,7 +101,7 @@ def test_the_plan_of_a_pipeline_comes_true_to_its_end(catalogue, seed):
 
 
 def planned(catalogue, asked, **options):
-    """Return the plan of a pipeline, and its jobs as they are in the end."""
+    """Return the plan of a pipeline, and its jobs at the end of the run."""
     hosts = fresh_hosts(catalogue, "fast", hosts=2, cards=1, egress_bps=1e9, ingress_bps=1e9)
     pool = SimulatedPool(catalogue, hosts, delays=Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0))
     plans = []

@@ -21,7 +21,7 @@ NO_LEAD = PoolSettings(dispatch_lead_s=0.0)
 
 @pytest.fixture(scope="module")
 def catalogue(make_catalogue):
-    """A board of two small slots and a large one, that loads in half a second."""
+    """Return a catalogue with a board of two small slots and a large one, which load in 0.5 s."""
     functions = {"aes": (1.0, "small", "large"), "sha256": (2.0, "small", "large"), "flow": (4.0, "large")}
     return make_catalogue(functions, slots=["small", "small", "large"], load_s=0.5, b_s_per_byte=1e-6)
 
@@ -63,7 +63,7 @@ def test_a_batch_runs_to_its_end_as_the_plan_said(make_pool, policy):
     assert {job.attempt for job in outcome.jobs} == {1}
     assert {slot.state for slot in outcome.slots} <= {SlotState.READY, SlotState.EMPTY}
     assert outcome.batch.lower_bound_s <= outcome.makespan_s
-    # Delays of commands, staging and slots are not in the plan.
+    # The plan does not include the delays of commands, staging and slots.
     assert outcome.makespan_s == pytest.approx(outcome.batch.planned_makespan_s, rel=0.06)
 
 
@@ -78,7 +78,7 @@ def test_without_delays_a_batch_runs_exactly_as_planned(make_pool, policy, lead_
 def test_without_delays_one_slot_does_exactly_what_was_planned(make_pool):
     pool = make_pool(settings=NO_LEAD, delays=NO_DELAY)
     outcome = pool.run_batch(batch(["flow", "flow"]), Ect())
-    # The large slot loads for 0.5 s, then two jobs of 4 s + 1000 x 1 us; the input is on its own host.
+    # The large slot loads for 0.5 s, then runs two jobs of 4 s + 1000 x 1 us; the input is local.
     assert outcome.makespan_s == pytest.approx(0.5 + 2 * 4.001)
     assert outcome.batch.planned_makespan_s == pytest.approx(outcome.makespan_s)
 
@@ -101,10 +101,10 @@ def test_a_job_starts_after_its_input_has_moved(make_pool):
     away = batch(["flow"] * 2, 2 * 10**6)
     outcome = pool.run_batch(away, Ect())
     remote = next(job for job in outcome.jobs if job.host == "node-2")
-    # 2 MB at 8 Mbit/s take 2 s, then 0.25 s to stage; the load is done by then.
+    # 2 MB at 8 Mbit/s take 2 s, then 0.25 s to stage; the load has ended by then.
     assert remote.transfer_began_at == 0.0
     assert remote.staged_at == remote.started_at == pytest.approx(2.25)
-    # The other input is on its own host: nothing is transferred.
+    # The other input is on its own host, so nothing is transferred.
     assert [job.transfer_began_at for job in outcome.jobs if job.host == "node-1"] == [None]
 
 

@@ -7,7 +7,7 @@ from fpga_pool.transfer.port import TokenBucket
 
 
 def test_steady_reader_gets_the_rate():
-    """8000 bit/s are 1000 bytes/s: after 500 bytes wait half a second, less the burst of 0.25 s at the beginning."""
+    """8000 bit/s are 1000 bytes/s: 500 bytes wait for 0.5 s, at first less by the burst of 0.25 s."""
     bucket = TokenBucket(8000, now_s=0.0)
     assert bucket.take(500, now_s=10.0) == pytest.approx(0.25)
     assert bucket.take(500, now_s=10.25) == pytest.approx(0.5)
@@ -22,7 +22,7 @@ def test_pause_earns_no_more_than_the_burst():
 
 
 def test_debt_is_shared():
-    """Two streams of 1000 bytes at once: the second waits for both."""
+    """Two streams send 1000 bytes at once: the second one waits for both."""
     bucket = TokenBucket(8000, now_s=0.0)
     assert bucket.take(1000, now_s=0.0) == pytest.approx(1.0)
     assert bucket.take(1000, now_s=0.0) == pytest.approx(2.0)

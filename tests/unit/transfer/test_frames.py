@@ -26,7 +26,7 @@ def test_every_frame_is_read_as_it_was_written(frame):
 
 
 def test_wire_form_of_a_frame():
-    """Kind, four bytes of length, most significant first, body: 258 = 0x0102."""
+    """Kind, length in four bytes with the most significant first, body: 258 = 0x0102."""
     body = b'{"version": 1, "type": "accept", "offset_bytes": 7, "shaped": false}'
     assert len(body) == 68
     assert frames.encode(frames.Accept(7)) == b"J\0\0\0\x44" + body
@@ -66,7 +66,7 @@ def test_anything_unexpected_is_refused(document, message):
 
 @pytest.mark.parametrize("header", [b"X\0\0\0\x01", b"J\0\0\0\0", b"D\0\0\0\0", b"J\0\x01\0\x01", b"D\0\x08\0\x01"])
 def test_header_of_unknown_kind_or_absurd_length(header):
-    """64 KiB = 0x10000 of control and 512 KiB = 0x80000 of data are the most."""
+    """The limits are 64 KiB = 0x10000 for control frames and 512 KiB = 0x80000 for data frames."""
     with pytest.raises(frames.BadFrame):
         frames.decode_header(header)
 

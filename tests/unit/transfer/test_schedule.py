@@ -21,7 +21,7 @@ PLAN = RateSchedule([RateSegment(1, 2, 100), RateSegment(3, 4, 300), RateSegment
     ],
 )  # fmt: skip
 def test_rate_and_its_next_change(t_s, rate_bps, next_s):
-    """Held before and between the segments; late bytes keep the last rate."""
+    """The rate is 0 before and between the segments; late bytes keep the last rate."""
     assert PLAN.rate_at(t_s) == rate_bps
     assert PLAN.next_change_s(t_s) == next_s
 
@@ -69,7 +69,7 @@ def test_bytes_that_a_schedule_has_carried(t_s, carried_bytes):
     ("carried_bytes", "due_s", "rate_bps"), [(0.0, 1.0, 100), (6.25, 1.5, 100), (12.5, 3.0, 300), (100.0, 6.0, 200)]
 )
 def test_when_the_next_byte_leaves(carried_bytes, due_s, rate_bps):
-    """After 12.5 bytes comes the gap: the next byte leaves at its end."""
+    """After 12.5 bytes there is a gap: the next byte leaves at its end."""
     assert PLAN.next_byte(carried_bytes) == (due_s, rate_bps)
 
 
@@ -86,7 +86,7 @@ class Rates(list):
 
 
 class Sender:
-    """Sends an input as the pacer lets it, on a clock of its own; the pacer's time 0 is at 100 s."""
+    """A sender that follows the pacer on a simulated clock; time 0 of the pacer is at 100 s."""
 
     def __init__(self, schedule, input_bytes, **options):
         self.now_s = 100.0
@@ -97,7 +97,7 @@ class Sender:
         self.history = [(0.0, 0)]
 
     def run(self, until_s, step_s=0.001):
-        """Look every millisecond; return when the last byte left."""
+        """Ask the pacer every `step_s`; return the time when the last byte left."""
         input_bytes = self.left_bytes + self.history[-1][1]
         while self.left_bytes and self.now_s < 100.0 + until_s:
             count = self.pacer.quota(min(self.left_bytes, 65_536))
@@ -108,7 +108,7 @@ class Sender:
         return self.history[-1][0]
 
 
-#: 1 MB: 500 kB in the first second, a hold, and 500 kB within half a second.
+#: 1 MB: 500 kB in 1 s, a pause, and 500 kB in half a second.
 TWO_PARTS = RateSchedule([RateSegment(0.5, 1.5, 4e6), RateSegment(2.0, 2.5, 8e6)])
 
 
@@ -119,7 +119,7 @@ def test_sender_is_never_ahead_of_its_plan_and_ends_with_it():
 
 
 def test_sliver_before_a_hold_leaves():
-    """Plans that fill what others leave of a link have some of a few bytes: 24.9 here, before a second of rest."""
+    """Plans that fill the gaps of a link have segments of a few bytes: here 24.9, before a pause of 1 s."""
     schedule = RateSchedule([RateSegment(0.0, 1e-5, 19_920_000), RateSegment(1.0, 2.0, 8e6)])
     sender = Sender(schedule, 1_000_024)
     assert sender.run(10.0) == pytest.approx(2.0, abs=0.002)
@@ -127,7 +127,7 @@ def test_sliver_before_a_hold_leaves():
 
 
 def test_sender_that_wakes_late_makes_up_for_it():
-    """40 ms between two looks: what became due meanwhile leaves at once, and the end is at most one look late."""
+    """With steps of 40 ms, bytes that became due in between leave at once, and the end is at most one step late."""
     sender = Sender(TWO_PARTS, 1_000_000)
     assert sender.run(10.0, step_s=0.04) == pytest.approx(2.52, abs=0.021)
     assert all(sent <= TWO_PARTS.carried_bytes(t_s) + 1 for t_s, sent in sender.history)
@@ -146,7 +146,7 @@ def test_flow_is_limited_above_its_planned_rate_and_held_between_two_parts():
 
 
 def test_resumed_input_goes_on_where_the_plan_is():
-    """Half of it was there: nothing leaves until the plan has come so far."""
+    """Half of the input was already there: nothing leaves before the plan has reached this point."""
     sender = Sender(RateSchedule([RateSegment(0.0, 1.0, 8e6)]), 1_000_000)
     sender.pacer.sent(500_000)
     sender.left_bytes = 500_000
@@ -157,7 +157,7 @@ def test_resumed_input_goes_on_where_the_plan_is():
 
 
 def test_schedule_of_what_is_left_takes_effect_at_once():
-    """After half a second at 8 Mbit/s the other half of the input is to leave at 2 Mbit/s: 2 s more."""
+    """After 0.5 s at 8 Mbit/s the other half of the input is to leave at 2 Mbit/s, which takes 2 s more."""
     sender = Sender(RateSchedule([RateSegment(0.0, 1.0, 8e6)]), 1_000_000)
     sender.run(0.5)
     sender.pacer.replace(RateSchedule([RateSegment(0.5, 2.5, 2e6)]))
@@ -183,7 +183,7 @@ def test_unplanned_input_waits_for_time_0_alone():
 
 @given(st.lists(st.tuples(st.floats(0.01, 1.0), st.sampled_from([1e5, 1e6, 1e7, 1e8, 1e9])), min_size=1, max_size=6))
 def test_rates_that_rise_and_fall_without_a_gap_never_stop_the_sender(pieces):
-    """However far the rate falls, the sender is never ahead, waits between its looks, and ends with the plan."""
+    """However far the rate falls, the sender is never ahead, waits between its steps, and ends with the plan."""
     times_s = list(accumulate((length_s for length_s, _ in pieces), initial=0.0))
     spans = zip(pairwise(times_s), pieces, strict=True)
     schedule = RateSchedule([RateSegment(begin_s, end_s, bps) for (begin_s, end_s), (_, bps) in spans])
@@ -199,7 +199,7 @@ def test_rates_that_rise_and_fall_without_a_gap_never_stop_the_sender(pieces):
 
 
 def test_what_is_more_than_was_planned_follows_at_the_last_rate():
-    """2 MB where 1 MB was predicted to leave within a second: as long again."""
+    """2 MB, where 1 MB was predicted to leave in 1 s, take twice as long."""
     sender = Sender(RateSchedule([RateSegment(0.0, 1.0, 8e6)]), 2_000_000, from_first_byte=True)
     assert sender.run(10.0) == pytest.approx(2.0, abs=0.002)
     assert all(sent <= 1e6 * t_s + 1 for t_s, sent in sender.history)

@@ -59,7 +59,7 @@ def test_tokens_that_are_made_together_are_signed_and_verified_once():
     signed, checked = [], []
 
     class Key:
-        """Notes what it signs and verifies."""
+        """A key that records what it signs and verifies."""
 
         def sign(self, said):
             signed.append(said)
@@ -75,7 +75,7 @@ def test_tokens_that_are_made_together_are_signed_and_verified_once():
     assert [verifier.verify(token, 0.0) for token in tokens] == grants(100)
     assert len(signed) == 1
     assert checked == signed
-    # What was good for one root says nothing of another one.
+    # A verified root says nothing about another root.
     for forged in sign(grants(2), Ed25519PrivateKey.generate()):
         with pytest.raises(TransferRefused):
             verifier.verify(forged, 0.0)
@@ -84,7 +84,7 @@ def test_tokens_that_are_made_together_are_signed_and_verified_once():
 
 
 def altered(token, part, bit):
-    """Return the token with another bit in one of its parts."""
+    """Return the token with one bit flipped in one of its parts."""
     parts = [bytearray(data(piece)) for piece in token.split(".")]
     place = bit % (8 * len(parts[part]))
     parts[part][place // 8] ^= 1 << place % 8
@@ -98,7 +98,7 @@ def test_any_altered_bit(part, bit):
 
 
 def test_parts_of_other_tokens_make_none():
-    """Five leaves: paths have three hashes, but that of the last leaf has one."""
+    """There are five leaves: paths have three hashes, except that of the last leaf, which has one."""
     first, *_, last = (token.split(".") for token in sign(grants(5), KEY))
     alone = sign([GRANT], KEY)[0].split(".")
     for payload, path, signature in [
@@ -114,7 +114,7 @@ def test_parts_of_other_tokens_make_none():
 
 
 def test_a_node_is_no_grant():
-    """Who has a token knows the node beside it, and what that was made of if it has those tokens as well."""
+    """The holder of tokens knows nodes of the tree and what they were hashed from; neither passes as a payload."""
     tokens = sign(grants(4), KEY)
     leaves = [hashlib.sha256(b"\0" + token.split(".")[0].encode()).digest() for token in tokens]
     inner = b"".join(sorted(leaves[:2]))

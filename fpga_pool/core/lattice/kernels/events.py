@@ -159,7 +159,10 @@ def arc(first, width, size):  # type: ignore[no-untyped-def]
 
 @compiled(inner=True)
 def _choose_arc(instance, room, ring, free, width, end_s, best_fit):  # type: ignore[no-untyped-def]
-    """Return bits of adjacent free FPGAs in the shortest run; by `best_fit` at the side with the closest end."""
+    """Return bits of adjacent free FPGAs in the shortest run, with `best_fit` at its better side.
+
+    That is the side where the next FPGA is occupied until about `end_s`, or where the enclosure ends.
+    """
     size, wrap, base = instance.size[ring], instance.wrap[ring], instance.base[ring]
     first, length = _shortest_run(free, size, wrap, width)
     if best_fit and width < length < size:

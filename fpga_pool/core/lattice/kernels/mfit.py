@@ -54,7 +54,7 @@ def queue_tasks(  # type: ignore[no-untyped-def]
     sizes, topologies, base, order, width, seconds, arrival, links, function, kind, first_loaded, ready, member_begin,
     load_s, kinds, enclosure, begin, end, members,
 ):  # fmt: skip
-    """Append each task, in `order`, to a queue, whose tasks begin in its order; fill the last four arrays."""
+    """Append each task, in `order`, to an enclosure's queue, whose tasks begin in order; fill the last four arrays."""
     enclosures = len(sizes)
     available, loaded = ready.copy(), first_loaded.copy()
     last_begin, queued = np.zeros(enclosures), np.zeros(enclosures, np.int64)

@@ -35,8 +35,8 @@ SMALL_JOBS, SMALL_PAIRS = 300, 10_000
 LARGE_PAIRS = 500_000
 #: From this effort on, the plans of other policies are tried even if our plan is close to the bound.
 THOROUGH_EFFORT = 300
-#: Makespan relative to the bound: above the first, other policies are tried before the search if time is limited; below
-#: the second, they are not tried with less effort than that, unless the batch is small.
+#: Makespan relative to the bound: above the first, other policies are tried before the search if time is limited; up to
+#: the second, they are not tried if time is limited or effort is below `THOROUGH_EFFORT`, unless the batch is small.
 _FAR, _NEAR = 1.3, 1.02
 #: A makespan within this relative distance of the bound counts as equal to it.
 _NOISE = 1e-9
@@ -100,7 +100,7 @@ class Makespan:
             params, clocks = replace(self._params, effort=effort, time_limit_s=0.0), None
         else:
             params, clocks = replace(self._params, time_limit_s=time_limit_s or self._params.time_limit_s), clock
-        return Makespan(params, clocks)
+        return Makespan(params, clocks, self._share)
 
     def sparing(self, share: float) -> "Makespan":
         """Return this policy with the effort limited so that planning takes at most about a `share` of a batch's time.
@@ -367,7 +367,7 @@ class _Portfolio:
 
 
 def _others() -> Iterator[BatchPolicy]:
-    """Yield all policies; the last four are imported late, as their linear programs take long and are rarely needed."""
+    """Yield the other policies; the solver of the last four takes long to import and is rarely needed."""
     yield from (Ect(), Ljf(), Sjf())
     from fpga_pool.core.makespan.paper.nim import Nim
 

@@ -192,7 +192,7 @@ class TcDriver(EgressDriver):
             self._change(repeats)
 
     def set_rate(self, key: str, rate_bps: float) -> None:
-        # Queued packets stay in the queue, unless the class is recreated to clear its debt (see `debt_matters`).
+        # Queued packets stay in the queue, unless the class is reset to clear its debt (see `debt_matters`).
         self.set_rates({key: rate_bps})
 
     def set_rates(self, rates_bps: Mapping[str, float]) -> None:

@@ -149,7 +149,7 @@ _SHORT_DEBT_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The index of a network device, and the sizes that determine those of its packets."""
+    """A network device: its index, and the sizes that determine the sizes of its packets."""
 
     index: int
     mtu_bytes: int

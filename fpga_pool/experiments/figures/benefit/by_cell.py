@@ -20,7 +20,8 @@ from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sampl
 # ---- Figures 3 and 4
 
 _WHERE = "section V, figure 3"
-#: Alphas "when the workload is light", and alphas where slots are scarce but not yet all used for the same function.
+#: Largest alpha "when the workload is light", and the range of alphas where slots are scarce but not yet all used for
+#: the same function.
 LIGHT, MIDDLE = 2.0, (6.0, 12.0)
 
 

@@ -4,7 +4,7 @@ Between the benefit of our policy and the clairvoyant optimum lies the highest e
 foresight, even one that knows the mix and the intervals.  `Unforeseen` computes it for traces in which every job
 arrives when the previous one would end.
 
-It is a dynamic programme over the state of a card and its queue.  Time is counted in intervals: one job arrives at the
+It is a dynamic program over the state of a card and its queue.  Time is counted in intervals: one job arrives at the
 end of each, with equal probability for each function; it works for one interval and waits for one at most.  A load
 takes a whole number of intervals.  So nothing is learned between two arrivals, and any action begun there can as well
 begin at the arrival before: only whole times are examined.  Simplifications make the value larger, so it stays an upper
@@ -70,7 +70,7 @@ class Unforeseen:
         if len(pool.dma_bps) != 1:
             raise ValueError(f"pool: expected one card, found {len(pool.dma_bps)}")
         loads = pool.load_s / interval_s
-        # Where kinds of slots take different times, a job may wait as long as the longest load, for another one.
+        # With different load times by kind, a job may wait as long as the longest load, and so for another load.
         if loads[0] < 1 or (loads != np.round(loads[0])).any():
             raise ValueError(
                 f"load_s: expected as many whole intervals of {interval_s:g} s, found {pool.load_s.tolist()}"

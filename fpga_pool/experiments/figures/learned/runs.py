@@ -64,7 +64,7 @@ class Case:
     nodes: int = NODES
     #: Input of each task; None = as in the world.
     input_mb: float | None = None
-    #: (seconds, whether nodes join or leave, how many); the nodes are additional to `nodes`.
+    #: (seconds, whether nodes join (True) or leave (False), how many); these nodes are additional to `nodes`.
     changes: tuple[tuple[float, bool, int], ...] = ()
 
 

@@ -124,7 +124,7 @@ def arriving(form: Form, per_s: float, seed: int, settings: Settings) -> BatchPr
 
 
 def _measure(form: Form, per_s: float, seed: int, settings: Settings) -> Iterator[Sample]:
-    """Let the batches arrive, under each policy."""
+    """Measure the throughput of each policy with batches that arrive over time."""
     problem = arriving(form, per_s, seed, settings)
     for name in curves(PAPERS_OWN[form], settings):
         yield Sample(form, per_s, name, seed, problem.jobs / makespan_s(name, problem, seed))

@@ -103,7 +103,7 @@ def batch(form: Form, shape: Shape, seed: int) -> BatchProblem:
 
 
 def mixed(drawn: Draw, forms: NDArray[np.str_]) -> BatchProblem:
-    """Return a batch in which each job has its own form (J,): jobs without a phase have no input or compute time."""
+    """Return a batch whose jobs have these forms (J,): COMPUTE jobs have no input, NETWORK jobs no compute time."""
     seconds = np.where((forms == Form.NETWORK)[:, None], 0.0, drawn.seconds)
     seconds.setflags(write=False)  # shared instead of copied
     return BatchProblem(

@@ -40,7 +40,7 @@ def create_batch(
     DuplicateId
         If the batch or one of its jobs exists already.
     NotFound
-        If its project has no batch that it is to wait for.
+        If a batch that it is to wait for does not exist in its project.
 
     """
     batch, jobs = admit_batch(tx, request, catalogue, settings, now_s)
@@ -85,7 +85,8 @@ def check_batch(
 ) -> None:
     """Raise InvalidInput, or a subclass, if a batch of these jobs cannot be accepted.
 
-    `each` is the name of the list of jobs in messages; the `shares` of a task have a common function.
+    `each` is the name of the list of jobs in messages.  If it is not "jobs" (the `shares` of a task), all jobs have the
+    same function, which messages name without an index.
     """
     if not jobs:
         raise InvalidInput("jobs: a batch needs at least one job")
@@ -194,8 +195,8 @@ _LOST = {BatchState.FAILED: "has failed", BatchState.CANCELLED: "was cancelled",
 def settle_dependencies(tx: Transaction, now_s: float) -> Iterator[tuple[str, str]]:
     """Update the batches that wait for others; yield the uuid of each changed batch or job with the reason.
 
-    A batch waits until all others are complete. If one of them has ended otherwise, its jobs of this shard are
-    cancelled (as with Slurm's ``afterok``).
+    A batch waits until all batches in its `waits_for` are complete. If one of these has ended otherwise, the jobs of
+    the waiting batch in this shard are cancelled (as with Slurm's ``afterok``).
     """
     for uuid, states in tx.waiting_batches().items():
         lost = next((f"batch {other} {_LOST[state]}" for other, state in states.items() if state in _LOST), "")

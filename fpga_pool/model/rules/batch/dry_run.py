@@ -40,12 +40,12 @@ class DryRun:
         self._is_planned = not context.policies.online.is_online(batch.policy)
         #: Jobs that would get a place, by index.
         self._placed: dict[int, PlannedJob] = {}
-        #: Why the other jobs would wait, and the times until which they would.
+        #: Why the other jobs would wait, and when they are expected to begin.
         self._reasons: list[str] = []
         self._expected_at: list[float] = []
 
     def run(self) -> PlannedBatch:
-        """Return the plan of the batch, made of the plans of its jobs in each shard."""
+        """Return the plan of the batch, combined from its parts in each shard; the batch ends with the last part."""
         by_shard: defaultdict[str, list[Job]] = defaultdict(list)
         for job in self._jobs:
             by_shard[job.shard].append(job)
@@ -134,7 +134,7 @@ def _unplaced(job: Job) -> PlannedJob:
 
 
 def late_s(batch: Batch, ends_at: float | None) -> float | None:
-    """Return by how many seconds a batch that ends at `ends_at` misses its deadline; None = it does not miss any."""
+    """Return the seconds by which a batch that ends at `ends_at` (None = unknown) misses its deadline; None if none."""
     if batch.deadline_at is None or ends_at is None or ends_at <= batch.deadline_at:
         return None
     return ends_at - batch.deadline_at

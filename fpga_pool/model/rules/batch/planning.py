@@ -135,12 +135,12 @@ def with_servers(tx: Transaction, snap: Snapshot, jobs: Iterable[Job]) -> Snapsh
 
 
 def _is_small(batch: PendingBatch, others: int = 0) -> bool:
-    """Return whether a batch has only small inputs, which need no rates, and few jobs, together with the `others`."""
+    """Return whether all inputs of a batch are small, and its jobs with `others` more are at most `TOGETHER`."""
     return batch.largest_input_bytes <= SMALL_INPUT_BYTES and batch.jobs + others <= TOGETHER
 
 
 def _planned_together(batches: Mapping[str, PendingBatch], may_join: Callable[[str], bool]) -> Iterator[Sequence[str]]:
-    """Yield groups of batches, by uuid, that are planned together: single batches, or successive small ones."""
+    """Yield the uuids of batches that are planned together: a single one, or successive small ones of one policy."""
     group: list[str] = []
     jobs = 0
     for uuid, batch in batches.items():
@@ -383,7 +383,7 @@ def alone(problem: BatchProblem, jobs: Ints | None = None) -> BatchProblem:
 
 
 def _proven_bounds_s(problem: BatchProblem, plan: BatchPlan) -> tuple[float, float]:
-    """Return lower bounds of the makespan and of the return of all results that hold whatever earlier work does.
+    """Return lower bounds of the makespan and of the completion time, valid even if earlier work ends at once.
 
     The policy's bounds assume that slots and links become free at the times of the problem. These are only estimates:
     earlier work may end sooner, and jobs compute in the order in which their inputs arrive.

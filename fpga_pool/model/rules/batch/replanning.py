@@ -67,7 +67,7 @@ class ReplanProblem:
 class Changes:
     """The outcome of replanning."""
 
-    #: Jobs that got their first place, jobs that got another place, and jobs that only got other times.
+    #: Pending jobs that got a place, jobs that got another place, and jobs that only got other times.
     placed: list[Job] = field(default_factory=list)
     moved: list[Job] = field(default_factory=list)
     retimed: list[Job] = field(default_factory=list)
@@ -100,8 +100,8 @@ def replan_problem(
     may_move
         Returns whether the jobs of a policy, by name, may be moved.
     late
-        Transfers are late: plan those that have not begun again, and also the rest of those reported not to move as
-        planned.
+        Whether transfers are late: those that have not begun are then planned again, and so is the rest of those
+        reported not to move as planned.
 
     """
     queues = {slot: list(jobs) for slot, jobs in groupby(tx.active_jobs(), attrgetter("slot"))}
@@ -193,7 +193,7 @@ class _Rows:
         return float(self._view.time_a_s[slot, function]) + per_byte * job.input_bytes
 
     def _running_until_s(self, slot: int, job: Job) -> float:
-        """Return when a running job is expected to end, in seconds from now; a late one as late again as it is now."""
+        """Return the expected seconds until a running job ends; a late job is expected to become twice as late."""
         known = job.function in self._view.function_index
         seconds = self._seconds(slot, job) if known else (job.end_s or 0.0) - (job.start_s or 0.0)
         end_s = (job.started_at or self._now_s) + seconds - self._now_s
@@ -206,7 +206,7 @@ class _Rows:
         # Without planned rates, the client sends the input at once.
         unlimited = job.state is JobState.WAITING_INPUT and not pieces and job.input_bytes > SMALL_INPUT_BYTES
         # Moves may use up half of the attempts; the other half is reserved for faults.
-        settled = job.attempt > self._settings.max_attempts // 2
+        settled = job.counted_attempts > self._settings.max_attempts // 2
         return moves or unlimited or settled or job.cancel_requested or start_s < horizon_s
 
     def replan_problem(self, rank: Mapping[str, int], *, late: bool) -> ReplanProblem:

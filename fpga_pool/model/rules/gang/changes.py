@@ -149,7 +149,7 @@ def _exchange(tx: Transaction, processes: Iterable[Process], now_s: float, *, ex
 
 
 def displace_gang(tx: Transaction, gang: Gang, reason: str, now_s: float, *, lost_host: str = "") -> None:
-    """Take a gang off its processors; it can get others once its processes are gone, except those on a lost host."""
+    """Take a gang off its processors; it can get others once its processes not on `lost_host` have ended."""
     if gang.state in PLACED_GANGS and not gang.cancel_requested:
         if gang.state is GangState.MOVING:
             change_migration(tx, gang, MigrationFailed(reason=reason), now_s)

@@ -67,7 +67,8 @@ def claim_slots(
     ------
     UnknownFunction
         If the catalogue does not have the function.
-    Conflict If the host does not have enough available slots, or none with the required links; then nothing is changed.
+    Conflict
+        If the host does not have enough available slots, or none with the required links; then nothing is changed.
 
     """
     wanted = claim.wanted
@@ -211,7 +212,7 @@ def _offered(tx: Transaction, claim: Claim, catalogue: Catalogue, settings: Pool
     ]
 
     def order(offer: tuple[tuple[int, float, int], str, Slot]) -> tuple[bool, float, tuple[int, float, int], str]:
-        """Return the sort key: slots with jobs to evict come last, and before that, slots that other functions need."""
+        """Return the sort key: slots without jobs to evict first, then the least needed by other functions."""
         price, name, slot = offer
         return price[2] > 0, scarcity[slot.board, slot.kind], price, name
 

@@ -218,7 +218,7 @@ def _divisions(
 
 
 def _length(room: Sequence[int], count: int) -> int | None:
-    """Return how many cards, from the first on, have room for `count` candidates; None if all have not."""
+    """Return how many cards, from the first on, have room for `count` candidates; None if even all have too little."""
     total = 0
     for number, free in enumerate(room, 1):
         total += free
@@ -248,7 +248,7 @@ def _candidate_runs(candidates: Sequence[SlotCandidate]) -> Iterator[tuple[int, 
 
 
 def _card_runs(candidates: Sequence[SlotCandidate], cards: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, ...]]:
-    """Yield the connected sets of cards that have candidates; a card outside an enclosure is a set."""
+    """Yield the connected sets of cards that have candidates; a card outside any enclosure forms a set alone."""
     enclosures: defaultdict[str, dict[int, str]] = defaultdict(dict)
     for card, places in cards.items():
         links = candidates[places[0]].links.card

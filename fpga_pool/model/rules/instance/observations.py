@@ -77,7 +77,7 @@ class Observations(Message, frozen=True, kw_only=True):
         return {entry.function: entry.median_s for entry in self.run_times if entry.project_id == ALL_PROJECTS}
 
     def applied_to(self, catalogue: Catalogue) -> Catalogue:
-        """Return the catalogue extended by the designs, the observed time models and the costs of neighbors."""
+        """Return the catalogue with the designs, the observed time models instead of its own, and neighbor costs."""
         catalogue = extended(catalogue, self.designs)
         refitted: defaultdict[str, dict[str, TimeModel]] = defaultdict(dict)
         for model in self.time_models:

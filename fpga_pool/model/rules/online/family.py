@@ -35,7 +35,7 @@ class Placement:
 
     job: Job
     slot: Slot
-    #: Seconds until it begins, to load its function; and seconds that it computes.
+    #: Seconds to load its function before it begins, and seconds that it computes.
     load_s: float
     work_s: float
 
@@ -179,7 +179,7 @@ class OnlineRule:
 
     policy: OnlinePolicy
     is_online: Callable[[str], bool]
-    #: Work is online by default, so slots load ahead before the first online job has arrived.
+    #: Whether work is online by default, so that slots load ahead before the first online job has arrived.
     from_start: bool = False
 
 

@@ -31,7 +31,7 @@ class Ready:
 
     job: Job
     predecessors: tuple[Job, ...]
-    #: Other jobs read its result.
+    #: Whether other jobs read its result.
     kept: bool
 
     @property

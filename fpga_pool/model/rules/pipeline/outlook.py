@@ -23,7 +23,7 @@ def job_detail(tx: Transaction, job: Job, catalogue: Catalogue, now_s: float) ->
 
 
 def job_details(tx: Transaction, jobs: Iterable[Job], catalogue: Catalogue, now_s: float) -> list[JobDetail]:
-    """Return jobs of the shard as `job_detail` does; results that several jobs share are computed once."""
+    """Return jobs of the shard as `job_detail` does; outlooks that several jobs have in common are computed once."""
     outlooks = _Outlooks(cast("Transaction", _ReadOnce(tx)), catalogue, now_s)
     details = []
     for job in jobs:

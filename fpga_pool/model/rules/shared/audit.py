@@ -256,7 +256,7 @@ def _audit_outbox(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator
 
 
 def audit_instances(leases: Iterable[Lease], slots: Iterable[Slot], catalogue: Catalogue) -> Iterator[str]:
-    """Report instances that cannot use a slot they hold because its card is gone or faulty, or its function is."""
+    """Report instances that cannot use a slot they hold: it is gone, faulty or broken, or its function is missing."""
     by_name = {slot.name: slot for slot in slots}
     for lease in leases:
         if not lease.of_instance:
@@ -274,7 +274,7 @@ def audit_instances(leases: Iterable[Lease], slots: Iterable[Slot], catalogue: C
 
 
 def audit_rest(contents: PoolContents, unfinished: Mapping[str, int]) -> Iterator[str]:
-    """Report everything that an idle pool must not have; `unfinished` counts the jobs that have not ended by batch."""
+    """Report everything that an idle pool must not have; `unfinished` is the number of jobs not ended, by batch."""
     for batch, count in sorted(unfinished.items()):
         yield f"batch {batch}: {count} jobs have not ended"
     for job in contents.active_jobs:

@@ -318,7 +318,10 @@ def _settle_pipeline(tx: Transaction, ended: Job, now_s: float) -> None:
 
 
 def _displace_from_fault(tx: Transaction, slot: Slot, reason: str, now_s: float) -> None:
-    """Take all jobs off a slot that has failed in this state; the attempt counts only for jobs it had begun with."""
+    """Take all jobs off a failed slot; the attempt counts only for the job that it was running or loading for.
+
+    `slot` is the slot as it was before it failed.
+    """
     jobs = tx.active_jobs(slot=slot.name)
     begun = [job for job in jobs if job.state is JobState.RUNNING]
     if slot.state is SlotState.LOADING:

@@ -58,7 +58,7 @@ class PoolColumns:
     slots: Columns
     #: Number of hosts and slots of the pool at that moment; None = not counted.
     size: tuple[int, int] | None
-    #: Always complete, also with changes; hosts without planned ingress are omitted. None = not requested.
+    #: Always complete, even in a delta; hosts without planned ingress are omitted. None = not requested.
     ingress: Ingress | None = None
 
     @classmethod

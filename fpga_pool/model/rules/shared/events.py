@@ -89,7 +89,7 @@ CLASSES: Mapping[str, type] = {
     "batch": Batch, "design": Design, "gang": Gang, "host": Host, "job": Job, "pipeline": Batch, "slot": Slot,
     "task": Task,
 }  # fmt: skip
-#: Maximum number of objects read by one request, not counting those with events later than its marker.
+#: Maximum number of objects read by one request, not counting those whose last event is at or after its marker.
 MOST_READ = 5000
 
 #: Sort key of an event: time, kind, key of the object, and number of the event.

@@ -60,10 +60,14 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
 
     Raises
     ------
-    StaleEpoch If the host has executed commands of a later owner of the shard.
-    HostTaken If the host is represented by another agent, which is not lost.
-    LateMessage If a later heartbeat of this agent has already been stored.
-    InvalidInput If it names a slot or processor that cannot belong to the host, or invalid links.
+    StaleEpoch
+        If the host has executed commands of a later owner of the shard.
+    HostTaken
+        If the host is represented by another agent, which is not lost.
+    LateMessage
+        If a later heartbeat of this agent has already been stored.
+    InvalidInput
+        If it names a slot or processor that cannot belong to the host, or invalid links.
 
     """
     _refuse_wrong_slots(heartbeat)
@@ -329,7 +333,7 @@ def tick(
 
     The `excluded` hosts, whose keys an operator has revoked, are lost at once.
 
-    Batches that wait for others are updated (`settle_dependencies`), and gangs that must end are given up.
+    Batches that wait for others are updated (`settle_dependencies`), and gangs that failed too often are given up.
     `silent_s` is the time since the last heartbeat of each host by the receiver's clock: clocks of different machines
     are never compared.
     """

@@ -17,7 +17,7 @@ class PoolSettings:
     max_attempts: int = 10
     #: A host without a heartbeat for longer than this is lost, and its jobs are planned elsewhere.
     host_timeout_s: float = 10.0
-    #: A job is given up if its input is still incomplete so long after the planned end of its transfer.
+    #: A job is given up if its input is still incomplete this long after the planned end of its transfer.
     input_timeout_s: float = 3600.0
     #: Time between the commit of a plan and its time 0, during which it is delivered to agents and clients.
     dispatch_lead_s: float = 0.25

@@ -151,7 +151,10 @@ class Enclosure:
 
 
 def enclosures_of(candidates: Iterable[HostSlots]) -> list[Enclosure]:
-    """Return the enclosures of the slots of each host; each card outside an enclosure forms its own."""
+    """Return the enclosures of the slots of each host.
+
+    A card outside an enclosure forms one, or one for each slot if its slots are not linked.
+    """
     found: list[Enclosure] = []
     for on_host in candidates:
         boxes: defaultdict[str, list[Slot]] = defaultdict(list)

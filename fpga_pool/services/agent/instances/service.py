@@ -58,7 +58,7 @@ class HookServer:
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
-    #: While the agent stops, a request in progress is either still answered, or not, which makes the start fail.
+    #: A request in progress may stay unanswered when the agent stops; the start of its machine fails then.
     block_on_close = False
 
     def __init__(self, path: str, asked: Asked) -> None:

@@ -267,7 +267,7 @@ class InstanceSupervisor:
             LOG.warning("instance %s: %s", self.instance, error)
 
     def _with_ports(self, domain: Domain, numbers: Iterable[int]) -> Domain:
-        """Attach those of these ports that are missing, and return the domain with all of them."""
+        """Attach the missing ones of these ports, and return the domain with all of them."""
         for number in numbers:
             if number not in domain.ports:
                 self._parts.driver.attach(domain, number)

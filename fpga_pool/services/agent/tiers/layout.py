@@ -16,6 +16,7 @@ from fpga_pool.conf.drivers import parse_pcpus
 from fpga_pool.drivers.tiers.domain import TIERS
 from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.flavor import Tier
+from fpga_pool.services.agent.job_files import place_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def find_pcpus(
     others
         Places of the other guests.
     usage
-        Used share of each pCPU, by tier and pCPU; 1 is assumed if another guest has no entry.
+        Used share of each pCPU, by tier and pCPU; 1 is assumed for a guest's pCPU without an entry.
     preferred
         pCPUs that are taken before all others, because the guest is already there.
 
@@ -122,7 +123,7 @@ class Book:
             json.dump(plain, file)
             file.flush()
             os.fsync(file.fileno())
-        new.replace(self._path)
+        place_file(new, self._path)
         self._entries = dict(entries)
 
     def _read(self) -> dict[str, Entry]:

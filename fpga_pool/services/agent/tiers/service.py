@@ -79,7 +79,7 @@ LOG = logging.getLogger(__name__)
 
 # ---- Tiers
 
-#: How long a guest that does not run, e.g. because it reboots, keeps its pCPUs.
+#: How long a guest that does not run, e.g. because it reboots, keeps its pCPUs if its allocation is not known.
 FORGET_S = 600.0
 #: Interval at which the reservation of background pCPUs in Placement is updated.
 RESERVE_S = 60.0
@@ -98,7 +98,7 @@ class Tiers:
         *,
         usage_threshold: float,
     ) -> None:
-        """Create the service; a pCPU with at least this `usage_threshold` gets no background (1 = it always may)."""
+        """Create the service; a pCPU whose usage is at least `usage_threshold` gets no background (1 = any may)."""
         self._driver = driver
         self._usage_threshold = usage_threshold
         #: Number of background pCPUs that are reserved in Placement, and the time of the last update.
@@ -181,7 +181,7 @@ class Tiers:
         places = {instance: entry.place for instance, entry in entries.items()}
         new = rearranged(places, tiers, self._pcpus, self._use())
         if self._accounts is not None:
-            if self._reserved and Tier.BACKGROUND in tiers.values():  # must not block guests here
+            if self._reserved and Tier.BACKGROUND in tiers.values():  # it must not block guests of this host
                 self._accounts.sync()
                 self._reserved, self._reserved_at = 0, time.monotonic()
             self._accounts.exchange(tiers)

@@ -81,7 +81,7 @@ class Inventory:
         return {host.name for host in hosts}, wanted
 
     def _complain(self, complaints: list[str]) -> None:
-        """Log new failures; the operations are retried every minute."""
+        """Log new failures; the operations are retried after RETRY_S."""
         for complaint in complaints:
             if complaint not in self._complaints:
                 LOG.warning("%s", complaint)

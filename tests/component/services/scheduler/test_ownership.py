@@ -61,6 +61,15 @@ def test_a_scheduler_that_leaves_is_replaced_at_once(bench, pair, until):
     until(lambda: two.ownership.shards() == ("shard-1", "shard-2"))
 
 
+def test_only_a_scheduler_that_owns_all_shards_need_not_notify_the_others_of_work(bench, pair):
+    assert [service.ownership.wake() for service in pair] == [False, False]
+    starting = bench.new_service("starting", shards=TWO)
+    assert not starting.ownership.wake()
+    pair[0].stop()
+    pair[1].ownership.step()
+    assert pair[1].ownership.wake()
+
+
 def test_an_owned_shard_is_stopped_once(bench, until, monkeypatch):
     stopped = []
     stop = OwnedShard.stop

@@ -10,7 +10,7 @@ from fpga_pool.core.benefit.pool import OnlinePool
 
 @pytest.fixture
 def pool() -> Callable[..., OnlinePool]:
-    """Make a pool of equal slots that every function fits into; `cards` of `slots` each."""
+    """Return a function that makes a pool of equal slots that fit every function: `cards` cards of `slots` slots."""
 
     def make(speedup, *, slots=1, cards=1, load_s=0.5, io_bps=0.0, dma_bps=1e9, preemptible=(), **given) -> OnlinePool:
         count = len(speedup)

@@ -5,13 +5,13 @@ from fpga_pool.core.benefit.bound import function_bound, job_bound, upper_bound,
 
 
 def test_one_slot_can_do_no_more_than_its_time(pool):
-    # Ten jobs of 1 s at time 0 that wait long; loads take 0.5 s, so 3.5 s of work until 4: 3.5 * 4 / 4 = 3.5 vCPUs.
+    # Ten patient jobs of 1 s at time 0.  A load takes 0.5 s, so 3.5 s of work until 4: 3.5 * 4 / 4 = 3.5 vCPUs.
     jobs = windows(pool([4.0]), np.zeros(10, int), np.zeros(10), np.ones(10), np.full(10, 100.0))
     assert upper_bound(pool([4.0]), jobs, 4.0) == pytest.approx(3.5, rel=1e-6)
 
 
 def test_work_is_not_done_before_it_comes_nor_after_its_window(pool):
-    # One job of 1 s at time 6: over at 6 + 1 (patience) + 0.5 (load) + 1.  Benefit 1 s * 4 over 10 s.
+    # One job of 1 s at time 6 ends by 6 + 1 (patience) + 0.5 (load) + 1.  The benefit is 1 s * 4 over 10 s.
     jobs = windows(pool([4.0]), [0], [6.0], [1.0], [1.0])
     assert jobs.to_s.tolist() == [8.5]
     assert upper_bound(pool([4.0]), jobs, 10.0) == pytest.approx(0.4, rel=1e-6)
@@ -19,14 +19,14 @@ def test_work_is_not_done_before_it_comes_nor_after_its_window(pool):
 
 
 def test_dma_limits_all_cards_together(pool):
-    # Two slots, each job asks for the whole DMA: one at a time at most, half of what two slots could do.
+    # Each job on the two slots needs the whole DMA: at most one runs at a time, half of what two slots could do.
     shared = pool([4.0], slots=2, io_bps=1e9, load_s=0.0)
     jobs = windows(shared, np.zeros(8, int), np.zeros(8), np.ones(8), np.full(8, 100.0))
     assert upper_bound(shared, jobs, 4.0) == pytest.approx(4.0, rel=1e-6)
 
 
 def test_slowest_run_is_that_of_an_equal_share(pool):
-    # Four slots share 1e9: 2.5e8 each; a job that asks for 1e9 may take four times as long.
+    # Four slots share 1e9, 2.5e8 each, so a job that needs 1e9 may take four times as long.
     jobs = windows(pool([4.0], slots=4, io_bps=1e9), [0], [0.0], [1.0], [1.0])
     assert jobs.to_s.tolist() == [1.0 + 0.5 + 4.0]
 

@@ -26,7 +26,7 @@ def test_function_that_is_not_asked_for_any_more_is_forgotten():
     demand = Demand([1.0], memory_s=20.0)
     for i in range(100):
         demand.arrived(0, 1.0, 1.0, float(i))
-    # After one more memory 1/e of the weight is left.
+    # After one more memory time, 1/e of the weight is left.
     assert demand.rates(99.0 + 20.0)[0] == pytest.approx(demand.rates(99.0)[0] / math.e, rel=0.02)
 
 
@@ -44,7 +44,7 @@ def test_what_one_tenant_lost_is_not_lost_for_another():
         demand.ran(0, 2.0, "a")
     assert demand.expected(0, "a") == pytest.approx(2.0, abs=0.01)
     assert demand.expected(0, "b") == 10.0
-    # Jobs of b alone come: the function's figure goes back, 2 + 8 * (1 - (3/4)^4) = 7.47.
+    # Only jobs of b arrive, so the function's speedup returns: 2 + 8 * (1 - (3/4)^4) = 7.47.
     for i in range(4):
         demand.arrived(0, 1.0, 1.0, float(i), "b")
     assert demand.speedup[0] == pytest.approx(7.47, abs=0.01)
@@ -61,20 +61,20 @@ def test_more_jobs_than_slots_are_there_as_poisson_says():
     demand = Demand([1.0], memory_s=20.0)
     for i in range(400):
         demand.arrived(0, 1.0, 1.0, 0.5 * i)
-    # Two at a time on average: 1 - exp(-2) (1 + 2) = 0.594 that there are more than one.
+    # Two jobs on average: the probability of more than one is 1 - exp(-2) (1 + 2) = 0.594.
     assert demand.more_than(1, 0, 199.5) == pytest.approx(0.594, abs=0.02)
     assert demand.more_than(0, 0, 199.5) > demand.more_than(1, 0, 199.5) > demand.more_than(2, 0, 199.5)
 
 
 def test_function_that_nobody_has_asked_for_is_as_likely_as_those_asked_for_once():
     demand = Demand([1.0, 1.0, 1.0])
-    # Before the first job: 6 slots' worth, 2 each; P(more than 0 of a Poisson of 2) = 1 - exp(-2).
+    # Before the first job the demand is for 6 slots, 2 per function; P(more than 0 of a Poisson of 2) = 1 - exp(-2).
     assert demand.likely_more_than(0, 1, 0.0, of=6) == pytest.approx(1 - math.exp(-2))
     for at_s in (0.0, 0.0, 3.0):
         demand.arrived(0, 1.0, 1.0, at_s)
-    # Two functions are left, none was asked for once.
+    # Two functions are left, and none was requested only once.
     assert demand.likely_more_than(0, 1, 3.0, of=6) == 0.0
     demand.arrived(2, 1.0, 1.0, 3.0)
-    # (6 + 4 jobs of 1 s) / (1 + 3 s) = 2.5 slots; one job of four was the first of its kind: 0.625 for function 1.
+    # (6 + 4 jobs of 1 s) / (1 + 3 s) = 2.5 slots; one of four jobs was the first of its kind: 0.625 for function 1.
     assert demand.likely_more_than(0, 1, 3.0, of=6) == pytest.approx(1 - math.exp(-0.625))
     assert demand.likely_more_than(0, 0, 3.0, of=6) == demand.more_than(0, 0, 3.0)

@@ -1,4 +1,4 @@
-"""The optimum of tiny traces worked out by hand; between the bound and every policy on others."""
+"""The optimum: computed by hand for tiny traces, and between the bound and every policy for others."""
 
 import numpy as np
 import pytest
@@ -22,51 +22,51 @@ def best(pool, function, arrival_s, work_s, patience_s, *, horizon_s, step_s) ->
 
 
 def test_loads_and_whole_jobs_count(pool):
-    # One slot, loads of 0.5 s; at 0 a job of function 0 (4 vCPUs) and one of function 1 (2), at 1 one of function 0
-    # again; all of 1 s, all wait long.  In 4 s: load 0, run 0.5..1.5 and 1.5..2.5, load 1, run 3..4: 4 + 4 + 2 = 10.
+    # One slot with loads of 0.5 s, patient jobs of 1 s: at 0 one of function 0 (4 vCPUs) and one of function 1 (2), at
+    # 1 another one of function 0.  In 4 s: load 0, run 0.5..1.5 and 1.5..2.5, load 1, run 3..4: 4 + 4 + 2 = 10.
     some = pool([4.0, 2.0])
     arrival_s = [0.0, 0.0, 1.0]
     assert best(some, [0, 1, 0], arrival_s, np.ones(3), np.full(3, 9.0), horizon_s=4.0, step_s=0.5) == pytest.approx(
         2.5
     )
-    # Until 3 s the last one counts for nothing yet, and 0 before 1 is all that can be done: 8 in 3 s.
+    # By 3 s the last one counts nothing, and the best is 0 before 1: 8 in 3 s.
     assert best(some, [0, 1, 0], arrival_s, np.ones(3), np.full(3, 9.0), horizon_s=3.0, step_s=0.5) == pytest.approx(
         8 / 3
     )
 
 
 def test_port_of_a_card_loads_one_slot_at_a_time(pool):
-    # Two slots, two jobs, 2 s: one runs 0.5..1.5, the other 1..2.  With a port for each: both are done by 1.5.
+    # Two slots and two jobs: one runs 0.5..1.5, the other 1..2.  With a port for each, both end by 1.5.
     jobs = ([0, 1], [0.0, 0.0], [1.0, 1.0], [9.0, 9.0])
     assert best(pool([4.0, 4.0], slots=2), *jobs, horizon_s=1.5, step_s=0.5) == pytest.approx((4.0 + 2.0) / 1.5)
     assert best(pool([4.0, 4.0], cards=2), *jobs, horizon_s=1.5, step_s=0.5) == pytest.approx(8.0 / 1.5)
 
 
 def test_job_that_cannot_wait_is_lost(pool):
-    # The slot runs 0.5..2.5; the second job waits until 1 + 0.5 at most, while a load could still be under way.
+    # The slot runs 0.5..2.5.  The second job waits until 1 + 0.5 at most, as long as a load could still be under way.
     some = pool([4.0])
     assert best(some, [0, 0], [0.0, 0.5], [2.0, 1.0], [0.5, 0.5], horizon_s=4.0, step_s=0.5) == pytest.approx(2.0)
     assert best(some, [0, 0], [0.0, 0.5], [2.0, 1.0], [0.5, 2.5], horizon_s=4.0, step_s=0.5) == pytest.approx(3.0)
 
 
 def test_job_waits_beyond_its_patience_only_for_a_load(pool):
-    # One slot, loads of 2 s, function 0 from 2 s on.  The second job comes at 2.5 while the first runs until 4; it
-    # gives up at 3, when nothing loads: 2 s of 4 vCPUs in 6 s.  With a patience of 1.5 s it runs as well, 4..5.
+    # One slot, loads of 2 s, function 0 ready from 2 s on.  The second job arrives at 2.5 while the first runs until 4.
+    # It gives up at 3, since nothing loads: 2 s of 4 vCPUs in 6 s.  With a patience of 1.5 s it runs as well, 4..5.
     for patience_s, vcpu_s in ((0.5, 8.0), (1.5, 12.0)):
         jobs = ([0, 0], [0.0, 2.5], [2.0, 1.0], [0.5, patience_s])
         assert best(pool([4.0], load_s=2.0), *jobs, horizon_s=6.0, step_s=0.5) == pytest.approx(vcpu_s / 6)
 
 
 def test_steps_longer_than_jobs_and_loads_bound_what_is_possible(pool):
-    # One slot, loads of 0.5 s, two jobs of 0.5 s: done by 1.5, 4 vCPUs for 1 s of 2.  Rounded down to steps of 2 s,
-    # loads and runs take no time: the bound is no less.
+    # One slot, loads of 0.5 s, two jobs of 0.5 s: both end by 1.5, which is 4 vCPUs for 1 s of 2.  Rounded down to
+    # steps of 2 s, loads and runs take no time, so the bound is no smaller.
     jobs = ([0, 0], [0.0, 0.0], [0.5, 0.5], [9.0, 9.0])
     assert best(pool([4.0]), *jobs, horizon_s=2.0, step_s=0.5) == pytest.approx(2.0)
     assert best(pool([4.0]), *jobs, horizon_s=2.0, step_s=2.0) >= 2.0
 
 
 def test_nothing_is_loaded_before_it_is_asked_for(pool):
-    # The job comes at 1 s: with foresight the slot holds its function and it runs 1..2, else 1.5..2.5.
+    # The job arrives at 1 s.  With foresight its function is loaded and it runs 1..2, otherwise 1.5..2.5.
     jobs = windows(pool([4.0]), [0], [1.0], [1.0], [1.0])
     for asked_first, vcpu_s in ((False, 4.0), (True, 2.0)):
         found = optimum(pool([4.0]), jobs, 2.0, step_s=0.5, asked_first=asked_first)
@@ -75,7 +75,7 @@ def test_nothing_is_loaded_before_it_is_asked_for(pool):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_schedule_that_is_found_gains_what_the_optimum_says(seed, pool):
-    # All times are multiples of the step, the DMA suffices, and all jobs wait: nothing is rounded.
+    # All times are multiples of the step, the DMA suffices, and all jobs are patient: nothing is rounded.
     rng = np.random.default_rng(seed)
     count = 10
     some = pool([4.0, 7.0, 2.0], slots=2, cards=2)
@@ -111,7 +111,7 @@ def test_step_must_be_a_time(pool, step_s):
 
 
 def random_pool(rng: np.random.Generator, load_s: float) -> OnlinePool:
-    """A card of two slots and three functions whose DMA is sometimes short."""
+    """Return a card of two slots and three functions, sometimes with too little DMA."""
     return OnlinePool(
         functions=("a", "b", "c"), speedup=rng.uniform(2, 20, 3), preemptible=[True, False, False],
         progress_kept=[True, False, False], fits=[[True, True, False], [True, True, True]],
@@ -140,7 +140,7 @@ def test_optimum_is_between_the_bound_and_every_policy(seed):
 
 @pytest.mark.parametrize("catalogue", CATALOGUES)
 def test_no_policy_exceeds_the_optimum_of_a_reference_catalogue(catalogue):
-    # A job each second and loads of half of one: nearly all can be run, so that policies reach the optimum.
+    # One job per second and loads of 0.5 s: nearly all jobs can run, so policies reach the optimum.
     pool = card_pool(reference_catalogue(catalogue), 0.5)
     jobs = random_trace(pool, 1.0, 12.0, 0)
     window = windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)

@@ -1,4 +1,4 @@
-"""A picture of the slots that is kept up to date is the same as one made again, whatever was done in it meanwhile."""
+"""A picture of the slots that is kept up to date equals a rebuilt one, whatever a policy did in it in between."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def random_slot(rng):
 
 
 def said(picture):
-    """Return all that a policy can read, and in which order."""
+    """Return everything that a policy can read, in its order."""
     groups = [[[list(slots) for slots in kind] for kind in groups] for groups in (picture.idle, picture.evictable)]
     by_slot = [
         (picture.holds[slot], picture.job[slot], picture.end_s[slot] if picture.job[slot] >= 0 else None)

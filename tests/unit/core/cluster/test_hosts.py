@@ -1,4 +1,4 @@
-"""The live pool's choice of a host, which leaves the unit within it to the simulator's node policy."""
+"""The live pool's choice of a host; the simulator's node policy chooses the unit of the host."""
 
 from collections import deque
 
@@ -51,7 +51,7 @@ def test_subtasks_see_those_before_them():
     slots = [host_unit("slot", ACCELERATOR)]
     cpu = host_unit("cpu", CPU, places=1)
     options = [option("h", cpu, slots, estimate_s=(5.0, 2.0))]
-    # 2, then 2 + 2, then 5 on the CPU before 2 + 2 + 2 on the slot.
+    # The slot takes 2 s, then 2 + 2 s; the CPU takes 5 s, less than 2 + 2 + 2 s on the slot.
     assert [one.place for one in place(options, options, options)] == ["slot0", "slot0", "cpu0"]
 
 

@@ -35,7 +35,7 @@ def node(running=(), ready=(), memory_gb=16.0, accelerators=1):
 
 
 def taught(pairs):
-    """Return a policy that has seen each type run alone, and each pair at a total rate."""
+    """Return a policy that has observed each type alone, and each pair at a total rate."""
     policy, view = SlowdownUnit(corun=True, admission=True), node()
     for _ in range(100):
         for (first, second), total in pairs.items():
@@ -72,7 +72,7 @@ def test_the_most_urgent_is_chosen_among_equals_and_overtaken_for_a_limited_time
 def test_smaller_ones_do_not_take_the_memory_that_an_urgent_one_waits_for():
     policy = SlowdownUnit(corun=True, admission=True)
     large, small = subtask(1, 1, memory_gb=10), subtask(2, 2, memory_gb=4)
-    # 8 of 16 GB are used: the large one waits, and of the 6 GB beside it the small one may have 4, but not 8.
+    # 8 of 16 GB are used, so the large one waits.  Of the 6 GB beside it the small one may have 4, but not 8.
     view = node(running=[subtask(0, 0, memory_gb=8)], ready=[large, small])
     assert policy.pick(view, view.units[1]) is small
     view = node(running=[subtask(0, 0, memory_gb=4), subtask(3, 0, memory_gb=4)], ready=[large, small])
@@ -83,7 +83,7 @@ def test_a_core_leaves_to_an_accelerator_what_completes_there_earlier():
     policy = SlowdownUnit(corun=True, admission=True)
     first, second = (subtask(number, 1, cpu_s=15.0) for number in (1, 2))
     view = node(ready=[first, second])
-    # On the accelerator the first takes 10 s and the second 20 s, behind it.
+    # On the accelerator the first subtask takes 10 s, and the second one, behind it, 20 s.
     assert policy.pick(view, view.units[CPU]) is second
     view = node(ready=[first, second], accelerators=2)
     assert policy.pick(view, view.units[CPU]) is None
@@ -91,7 +91,7 @@ def test_a_core_leaves_to_an_accelerator_what_completes_there_earlier():
 
 def test_an_accelerator_in_use_leaves_to_an_idle_core_what_completes_there_earlier():
     policy = taught({(0, 1): 1.6})
-    # Beside the other one it takes 10 s / 0.8 = 12.5 s.
+    # Beside the running one it takes 10 s / 0.8 = 12.5 s.
     for cpu_s, core_is_busy, starts in ((12.0, False, False), (13.0, False, True), (12.0, True, True)):
         view = node(running=[subtask(0, 0)], ready=[subtask(1, 1, cpu_s=cpu_s), subtask(2, 2)])
         view.units[CPU].running = [subtask(9, 2)] * (view.units[CPU].places if core_is_busy else 0)
@@ -109,11 +109,11 @@ def test_one_that_waits_alone_needs_more_gain_than_one_of_several():
 def test_wrong_estimates_of_some_nodes_are_no_interference():
     policy, kinds = SlowdownUnit(corun=True, admission=True), (node(), node())
     kinds[1].kind = 1
-    for _ in range(100):  # alone and beside others alike: three times the estimate there, a third here
+    for _ in range(100):  # both alone and beside others: three times the estimate on one kind, a third on the other
         for view, factor in zip(kinds, (3.0, 1 / 3), strict=True):
             policy.observe(view, ACCELERATOR, subtask(0, 0), 10, 10 * factor, {(): 10 * factor})
             policy.observe(view, ACCELERATOR, subtask(0, 0), 10, 12 * factor, {(0,): 12 * factor})
-    # 10 / 12 of the rate alone.
+    # 10 / 12 of the rate of a lone run.
     assert policy.model.rate(0, (0,)) == pytest.approx(0.83, abs=0.04)
 
 

@@ -98,13 +98,13 @@ def test_waits_for_memory_and_for_what_is_urgent_count_and_so_does_the_work_that
     there.kind[:], there.units[:], there.memory_gb[:] = [0, 1], 4.0, 16.0
     there.task.work_s[:], there.task.path_s[:], there.backlog_s[:], there.backlog_gb_s[:] = 8.0, 20.0, 40.0, 0.0
     learned = Learned()
-    # The input takes 0.8 s, the backlog of a class 40 s / 4, of which three quarters count.
+    # The input takes 0.8 s.  The backlog of a class is 40 s / 4, of which three quarters count.
     assert learned._cost(there, np.arange(2), 0.0, RNG).tolist() == [27.5, 27.5]
     there.backlog_gb_s[0] = 16 * 30.0
     assert learned._cost(there, np.arange(2), 0.0, RNG).tolist() == [50.0, 27.5]
     there.backlog_gb_s[0] = 0.0
     there.task.path_s[1], there.task.work_s[1] = 19.0, 16.0
-    # A second later it is complete, but occupies 4 units for 2 s less.
+    # On node 0 it completes 1 s later, but occupies 4 units for 2 s less.
     assert learned.decide(there, None, 0.0, RNG) == 0
     there.task.path_s[1] = 17.0
     assert learned.decide(there, None, 0.0, RNG) == 1
@@ -121,7 +121,7 @@ def test_the_share_of_the_scorer_follows_the_responses(worse, share):
         guard.completed(task, 10 * float(np.exp(worse * arms[-1] + rng.normal(0, 0.5))))
     assert guard.share == share
     assert np.mean(arms[100:]) == pytest.approx(share, abs=0.05)
-    # Both go on.
+    # Both continue to get tasks.
     assert len(set(arms[200:])) == 2
     assert not guard.unfinished
 

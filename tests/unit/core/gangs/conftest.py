@@ -7,9 +7,9 @@ from fpga_pool.core.gangs.tiers import Tiers
 
 @pytest.fixture
 def make_view():
-    """Make a view of processors, with gangs as (width, estimate) or (width, estimate, usage).
+    """Return a function that makes a view of processors, with gangs as (width, estimate) or (width, estimate, usage).
 
-    The first `arrived` of them wait, or all.
+    The first `arrived` gangs wait, by default all.
     """
 
     def make(processors, *gangs, migration_s=20.0, patience=0.0, trial_s=0.0, arrived=None):
@@ -26,7 +26,7 @@ def make_view():
 
 @pytest.fixture
 def decide():
-    """Apply all moves of a policy; return each as (gang, how, processors)."""
+    """Return a function that applies all moves of a policy, and returns each as (gang, how, processors)."""
 
     def decided(policy, view, now_s=0.0):
         found = []

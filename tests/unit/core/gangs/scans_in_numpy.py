@@ -1,4 +1,4 @@
-"""The scans of gangs in numpy: what `fpga_pool.core.gangs.scans` must find."""
+"""The scans of gangs in numpy, as a reference for `fpga_pool.core.gangs.scans`."""
 
 import numpy as np
 
@@ -11,14 +11,14 @@ _NOBODY = -1
 
 
 def place(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> int:
-    """Return the position of a gang in the order, or where it would be inserted."""
+    """Return the position of a gang in the order, or the position at which to insert it."""
     low = int(keys[:count].searchsorted(key))
     high = int(keys[:count].searchsorted(key, "right"))
     return low + int(rows[low:high].searchsorted(gang))
 
 
 def insert(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> None:
-    """Put a gang in its place; there is room for one more."""
+    """Insert a gang at its position; there must be room for one more."""
     at = place(keys, rows, count, key, gang)
     for array, value in ((keys, key), (rows, gang)):
         array[at + 1 : count + 1] = array[at:count]
@@ -26,7 +26,7 @@ def insert(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> None:
 
 
 def remove(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> bool:
-    """Take a gang out of the line; return whether it was there."""
+    """Remove a gang from the order; return whether it was present."""
     at = place(keys, rows, count, key, gang)
     if at == count or rows[at] != gang:
         return False
@@ -38,7 +38,7 @@ def remove(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> bool:
 def head_start(
     keys: Floats, rows: Ints, count: int, width: Ints, idle: int, need: int, now_s: float, all_ends: bool
 ) -> tuple[float, int]:
-    """Return when `need` processors are free, and how many more are then, by the end times of the foreground.
+    """Return when `need` processors are free by the end times of the foreground, and how many more are free then.
 
     If there are never that many, return the last end and the number missing as a negative number.
     """
@@ -63,7 +63,7 @@ def next_fill(
     begin_s: float,
     extra: int,
 ) -> int:
-    """Return the first place from `begin` on of a gang that fits, and ends by `begin_s` or is narrow; else -1."""
+    """Return the first position from `begin` of a gang that fits, and ends by `begin_s` or is narrow, else -1."""
     widths = width[rows[begin:end]]
     return _first((widths <= idle) & ((now_s + run_s[rows[begin:end]] <= begin_s) | (widths <= extra)), begin)
 
@@ -71,9 +71,9 @@ def next_fill(
 def next_narrow(
     rows: Ints, begin: int, end: int, width: Ints, behind: Ints, front_usage: Floats, usage_threshold: float
 ) -> int:
-    """Return the first place from `begin` on of a gang for which there are enough processors with room behind; else -1.
+    """Return the first position from `begin` of a gang that finds enough processors with room behind, else -1.
 
-    No processor counts from the threshold on.
+    Processors whose usage reaches the threshold do not count.
     """
     room = int(((behind == _NOBODY) & (front_usage < usage_threshold)).sum())
     return _first(width[rows[begin:end]] <= room, begin)
@@ -89,9 +89,9 @@ def next_behind(
     front_usage: Floats,
     usage_threshold: float,
 ) -> int:
-    """Return the first place from `begin` on of a gang with enough processors behind usages below its highest; else -1.
+    """Return the first position from `begin` of a gang with enough processors behind usages below its highest, else -1.
 
-    No processor counts from the threshold on.
+    Processors whose usage reaches the threshold do not count.
     """
     usage = np.sort(front_usage[(behind == _NOBODY) & (front_usage < usage_threshold)])
     return _first(usage.searchsorted(highest_usage[rows[begin:end]]) >= width[rows[begin:end]], begin)
@@ -101,9 +101,9 @@ def next_behind(
 
 
 def idle_in_front(front: Ints, behind: Ints, behind_usage: Floats, gang: int, width: int, spared: Ints) -> Ints:
-    """Return up to `width` processors without a foreground, not `spared`, the least used behind first.
+    """Return up to `width` processors without a foreground and not `spared`, those with the least usage behind first.
 
-    What the gang itself has behind them does not count.
+    The usage of the gang itself behind them does not count.
     """
     idle = front == _NOBODY
     idle[spared] = False
@@ -111,7 +111,7 @@ def idle_in_front(front: Ints, behind: Ints, behind_usage: Floats, gang: int, wi
 
 
 def idle_behind(behind: Ints, front_usage: Floats, usage_threshold: float, width: int) -> Ints:
-    """Return up to `width` processors with room behind, the least used in front first."""
+    """Return up to `width` processors with room behind, those with the least usage in front first."""
     return _least(np.flatnonzero((behind == _NOBODY) & (front_usage < usage_threshold)), front_usage, width)
 
 

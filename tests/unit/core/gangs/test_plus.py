@@ -9,14 +9,14 @@ from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT
 
 
 def test_the_shortest_is_served_before_the_head_first(make_view, decide):
-    # 1 is the head, until 100 one processor is idle: MEASY gives it to 2, ours to the shorter 3.
+    # Gang 1 is the head.  Until 100 one processor is idle: MEASY gives it to 2, ours to the shorter 3.
     rows = (3, 100), (4, 50), (1, 90), (1, 10)
     assert decide(Measy(), make_view(4, *rows))[1] == (2, "start", [3])
     assert decide(MeasyPlus(), make_view(4, *rows))[1] == (3, "start", [3])
 
 
 def test_a_long_gang_does_not_start_where_it_would_hardly_progress(make_view, decide):
-    # Of two processes with usage 0.5 each, 0.482 of the idle cycles: at 0.2 from 1 - 0.2 * 0.5 / 0.482 = 0.793 on, no.
+    # Usage 0.5, 0.482 of the idle cycles: the rate is 0.2 at a usage in front of 1 - 0.2 * 0.5 / 0.482 = 0.793.
     for front, found in ((0.80, []), (0.79, [(1, "start behind", [0, 1])])):
         assert decide(MeasyPlus(), make_view(2, (2, 9000, front), (2, 5000)))[1:] == found
     assert decide(MeasyPlus(), make_view(2, (2, 9000, 0.9), (2, 900)))[1:] == [(1, "start behind", [0, 1])]
@@ -25,13 +25,13 @@ def test_a_long_gang_does_not_start_where_it_would_hardly_progress(make_view, de
 
 
 def test_a_longer_gang_is_passed_over_for_one_that_can_progress(make_view, decide):
-    # 1 finds no room behind gang 0; 2, which is longer, uses less and does.
+    # Gang 1 has no room behind gang 0.  Gang 2 is longer but uses less, and has room.
     view = make_view(2, (2, 9000, 0.7), (2, 4000, 0.9), (2, 5000, 0.5))
     assert decide(MeasyPlus(), view)[1:] == [(2, "start behind", [0, 1])]
 
 
 def test_a_migration_that_would_delay_the_head_is_not_made(make_view, decide):
-    # Gang 2 runs behind 0.  At 60 it asks for 30 s, and 20 to migrate: 110, beyond the reservation of 1 at 100.
+    # Gang 2 runs behind 0.  At 60 it needs 30 s, and 20 s to migrate, until 110: beyond the reservation of 1 at 100.
     for policy, moved in ((Measy(), [(2, "migrate", [1])]), (MeasyPlus(), [])):
         view = make_view(3, (1, 100), (3, 50), (1, 30), (2, 60), arrived=1)
         decide(policy, view)
@@ -45,8 +45,8 @@ def test_a_migration_that_would_delay_the_head_is_not_made(make_view, decide):
 
 
 def test_each_gang_that_waits_has_an_expected_start_and_a_reason(make_view, decide):
-    # 0 has 3 of 4 processors until 100.  1 needs all, from 100 to 150; 2 and 3 follow it together; 4 is short but came
-    # last: one processor is idle until 100, so it would end in time, once EASY is asked.
+    # Gang 0 has 3 of 4 processors until 100.  1 needs all, from 100 to 150; 2 and 3 follow it together.  4 is short but
+    # the last to arrive; one processor is idle until 100, so it would end in time if EASY decided now.
     view = make_view(4, (3, 100), (4, 50), (2, 10), (1, 200), (1, 30), arrived=4)
     decide(Easy(), view)
     view.arrive(4)
@@ -62,8 +62,8 @@ def test_what_runs_beyond_its_estimate_is_expected_to_end_now(make_view, decide)
 
 
 def test_shorter_gangs_have_their_turns_sooner(make_view, decide):
-    # With a patience of 2 and half of the processors, 0.5 ** 0.3 = 0.81225: the turn of 1 is at 2 * 50 * 0.81225, and
-    # that of 2, which comes at 30, at 30 + 2 * 30 * 0.81225 = 78.735.
+    # The patience is 2, and for half of the processors 0.5 ** 0.3 = 0.81225.  The turn of 1 is at 2 * 50 * 0.81225,
+    # that of 2, which arrives at 30, at 30 + 2 * 30 * 0.81225 = 78.735.
     view = make_view(4, (4, 100), (2, 50), (2, 30), patience=2.0, arrived=1)
     decide(MeasyPlus(), view)
     view.arrive(1)
@@ -74,15 +74,15 @@ def test_shorter_gangs_have_their_turns_sooner(make_view, decide):
 
 
 def test_wider_gangs_have_their_turns_sooner(make_view):
-    # 2 * 50 times (1 - 1/4) ** 0.3 = 0.91732 and (1 - 3/4) ** 0.3 = 0.65975; who needs all has its turn at once.
+    # 2 * 50 times (1 - 1/4) ** 0.3 = 0.91732 and (1 - 3/4) ** 0.3 = 0.65975; one that needs all has its turn at once.
     view = make_view(4, (1, 50), (3, 50), (4, 50), patience=2.0)
     assert view.turn_s == pytest.approx([91.732, 65.975, 0.0], abs=1e-3)
     assert view.queue.present() == [2, 1, 0]
 
 
 def test_nothing_is_kept_for_the_head_before_its_turn(make_view, decide):
-    # 1 is the head: 5 of 8 processors are taken until 400, then 2 are extra.  Its turn is at 2 * 50 * (1 - 6/8) ** 0.3
-    # = 65.98.  Until then 2 is served before it, however long, from then on not.
+    # Gang 1 is the head: 5 of 8 processors are taken until 400, and 2 are extra then.  Its turn is at
+    # 2 * 50 * (1 - 6/8) ** 0.3 = 65.98.  Before that 2 is served first, however long it is; after that it is not.
     for now_s, found in ((65.0, [(2, "start", [5, 6, 7])]), (66.0, [])):
         view = make_view(8, (5, 400), (6, 50), (3, 900), patience=2.0, arrived=1)
         decide(MeasyPlus(), view)
@@ -93,17 +93,17 @@ def test_nothing_is_kept_for_the_head_before_its_turn(make_view, decide):
 
 
 def test_a_trial_is_begun_where_all_in_front_can_give_way(make_view, decide):
-    # A share of 0.05 of 1200 s and of 400 s: 60 s and 20 s.  After one trial of 60 s the first has given its share.
+    # A share of 0.05 is 60 s of 1200 s, and 20 s of 400 s.  After one trial of 60 s the first gang's share is used up.
     policy = MeasyPlus(PlusParams(trial_s=60.0))
     for estimate_s, found in ((1200, "try"), (400, "start behind")):
         view = make_view(2, (2, estimate_s), (1, 50), (1, 50), patience=4.0, trial_s=60.0)
         assert decide(policy, view)[1:] == [(1, found, [0]), (2, "start behind", [1])]
-    # The view of a shell that does no trials has none.
+    # A view for a shell that does no trials has none.
     assert decide(policy, make_view(1, (1, 9000), (1, 50), patience=4.0))[1][1] == "start behind"
 
 
 def test_no_trial_delays_the_head(make_view, decide):
-    # 2 needs all processors, at 1300, when 1 ends: only 0, which ends at 1240 at the latest, can give way.
+    # 2 needs all processors, at 1300, when 1 ends.  Only 0 can give way, if it ends at 1240 at the latest.
     policy = MeasyPlus(PlusParams(trial_s=60.0))
     for estimate_s, found in ((1240, "try"), (1241, "start behind"), (1300, "start behind")):
         view = make_view(2, (1, estimate_s, 0.4), (1, 1300, 0.5), (2, 9000), (1, 50), trial_s=60.0)
@@ -117,7 +117,7 @@ def test_who_gives_way_is_expected_to_end_later_by_a_trial(make_view, decide):
     decide(policy, view)
     view.arrive(2)
     decide(policy, view)
-    # 2 is in its trial behind 0, which the processor with the lower number has.
+    # 2 is in its trial behind 0, which has the processor with the lower number.
     assert (view.trying, view.end_s(0), view.end_s(1)) == ({2}, 1360.0, 1320.0)
     assert view.ends.present() == [1, 0]
     view.finish(0)
@@ -158,7 +158,7 @@ def test_parameters_are_checked(name):
 
 
 def test_a_policy_that_several_threads_ask_answers_each_about_its_own_gangs(make_view):
-    """Another thread asks in the moment when the first has just noted what it found."""
+    """Another thread calls the policy just after the first one has stored its result."""
     one, other = make_view(2, (2, 9000, 0.5)).gangs, make_view(2, (1, 900), (2, 5000, 0.3)).gangs
 
     class Interrupted(MeasyPlus):

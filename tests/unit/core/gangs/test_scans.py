@@ -1,4 +1,4 @@
-"""The compiled scans find what numpy finds."""
+"""The compiled scans return the same as their reference in numpy."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_the_next_with_room_behind_is_the_same(rng):
         asked = rows, begin, 20, width, highest, behind, front_usage, 0.96
         found = scans.next_behind(*asked)
         assert found == kernels.next_behind(*asked)
-        # By counting: how many processors with room there are below the highest usage of each.
+        # By counting the processors with room below the highest usage of each gang.
         fits = [
             at
             for at in range(begin, 20)

@@ -1,4 +1,4 @@
-"""Which servers in the background are worth a migration, and where they go."""
+"""Which servers in the background are worth a migration, and their destinations."""
 
 import numpy as np
 import pytest
@@ -23,10 +23,10 @@ def moved(servers, free, policy=None):
     ("in_use", "in_front", "lost"),
     [
         ([0.96], [0.60], 0.60),  # the background would use more
-        ([0.95], [0.60], 0.0),  # it has what it wants
-        ([1.0], [0.14], 0.14),  # processes of the host use much, too
+        ([0.95], [0.60], 0.0),  # it gets all that it needs
+        ([1.0], [0.14], 0.14),  # processes of the host use much as well
         ([1.0], [0.0], 0.0),
-        ([1.0, 0.97], [0.5, 0.8], 0.8),  # its slowest vCPU counts
+        ([1.0, 0.97], [0.5, 0.8], 0.8),  # the slowest vCPU counts
     ],
 )
 def test_from_96_percent_on_a_foreground_holds_its_background_back(in_use, in_front, lost):
@@ -47,7 +47,7 @@ def test_a_server_moves_only_where_it_gains_more_than_the_migration_takes():
 
 def test_servers_get_the_free_places_in_order_of_arrival_and_a_wide_one_needs_a_host_with_all_its_room():
     servers = [server("late", since_s=2.0), server("early", since_s=1.0), server("wide", vcpus=2)]
-    # The emptiest host is first; then one pCPU is left on each, which is no room for two vCPUs.
+    # The emptiest host is first.  Then one pCPU is left on each host, too few for two vCPUs.
     assert moved(servers, {"g": 1, "h": 2}, Measy()) == [("early", "h"), ("late", "h")]
     assert moved(servers, {"g": 1, "h": 4}, Measy()) == [("early", "h"), ("late", "h"), ("wide", "h")]
 
@@ -55,7 +55,7 @@ def test_servers_get_the_free_places_in_order_of_arrival_and_a_wide_one_needs_a_
 def test_the_policy_of_gangs_decides_and_one_that_does_not_migrate_moves_nobody():
     for policy in (Easy(), Keasy()):
         assert moved([server("a")], {"h": 1}, policy) == []
-    # measy_plus: the turn of a short one comes sooner, that of the long one after four times its 100 h.
+    # measy_plus: the short one has its turn sooner, the long one only after four times its 100 h.
     servers = [server("long", left_s=100 * HOUR_S), server("short", since_s=1.0)]
     assert moved(servers, {"h": 1}) == [("short", "h")]
     assert moved(servers, {"h": 1}, Measy()) == [("long", "h")]

@@ -52,13 +52,13 @@ def test_wrong_gangs_are_refused(change, message):
 
 
 def test_rates_are_those_of_the_slowest_process(make_view):
-    # 0 uses 0.7 in front of processor 0 and 1; 1 uses 0.5 behind 1 and 2.  Alone, each has all.
+    # Gang 0 uses 0.7 in front of processors 0 and 1, gang 1 uses 0.5 behind 1 and 2.  Alone, each runs at full rate.
     view = make_view(3, (2, 10, 0.7), (2, 10, 0.5))
     placed(view, 0, How.START, 0, 1)
     assert rate(view, 0, 0.02, 0.4, 0.96) == 1.0
     placed(view, 1, How.START_BEHIND, 1, 2)
     assert rate(view, 0, 0.02, 0.4, 0.96) == 0.98
-    # Of processor 1 there is 0.3 left, for a process that uses 0.5: 0.4 * 0.6.
+    # On processor 1, 0.3 is left for a process that uses 0.5: 0.4 * 0.6.
     assert rate(view, 1, 0.02, 0.4, 0.96) == pytest.approx(0.24)
     assert rate(view, 1, 0.02, 0.4, 0.7) == 0.0
     view.finish(0)
@@ -66,7 +66,7 @@ def test_rates_are_those_of_the_slowest_process(make_view):
 
 
 def test_each_process_may_have_its_own_usage():
-    # The busiest process of gang 1, 0.9, is paired with the processor that is idle in front.
+    # The process of gang 1 with the most usage, 0.9, gets the processor that is idle in front.
     gangs = Gangs(width=[1, 2], estimate_s=[10.0, 10.0], usage=[0.8, 0.9, 0.4])
     view = Tiers(2, gangs)
     view.arrive(0)

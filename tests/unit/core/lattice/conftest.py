@@ -18,7 +18,7 @@ CHECKER = Path(__file__).parents[3] / "checkers" / "check_schedule.py"
 
 
 def _rings(count, tasks, *, links=Links.LINE, **more):
-    """Rings of 8, and (FPGAs, seconds) of rigid tasks."""
+    """Return a problem of `count` rings of 8 and rigid tasks (FPGAs, seconds)."""
     return TaskProblem(
         enclosure_fpgas=np.full(count, 8),
         enclosure_links=np.full(count, Topology.RING),
@@ -33,7 +33,7 @@ def _rings(count, tasks, *, links=Links.LINE, **more):
 _seconds = st.integers(0, 40).map(lambda quarters: quarters / 4)
 
 
-#: Made once: a strategy is looked through before its first draw, which takes longer than the draw.
+#: Created once, since hypothesis examines a new strategy before its first draw, which takes longer than the draw.
 _ENCLOSURES = st.lists(st.tuples(st.integers(1, 9), st.sampled_from(list(Topology))), min_size=1, max_size=4)
 
 
@@ -45,7 +45,7 @@ def _tasks(most, largest):
 
 @st.composite
 def _problems(draw, *, most=12, arrivals=True):
-    """Any enclosures, any tasks that fit in one: malleable, late, with functions, on FPGAs that are busy at first."""
+    """Draw enclosures, and tasks that fit in one: malleable, late, with functions, on FPGAs that are busy at first."""
     enclosures = draw(_ENCLOSURES)
     fpgas = sum(size for size, _ in enclosures)
     tasks = draw(_tasks(most, max(size for size, _ in enclosures)))
@@ -83,7 +83,7 @@ def _without_misfits(problem):
 
 
 def _fpgas_free_when_used(problem, schedule):
-    """What the checker of files does not see: FPGAs that are busy at first, and loads between different functions."""
+    """Check what the file checker does not: FPGAs that are busy at first, and loads between different functions."""
     base = np.concatenate(([0], np.cumsum(problem.enclosure_fpgas)))
     runs = {}
     for task in range(problem.tasks):
@@ -91,7 +91,7 @@ def _fpgas_free_when_used(problem, schedule):
             fpga = int(base[schedule.enclosure[task]] + member)
             runs.setdefault(fpga, []).append((schedule.begin_s[task], schedule.end_s[task], problem.function[task]))
     for fpga, spans in runs.items():
-        # Of tasks that take no time at one moment, one that needs no function may have been the last.
+        # Of several tasks that take no time at one instant, one without a function may have been the last.
         spans.sort(key=lambda span: (span[0], span[1], -span[2]))
         loaded = problem.loaded[fpga]
         first = [(-np.inf, problem.ready_s[fpga], -1)]
@@ -103,7 +103,7 @@ def _fpgas_free_when_used(problem, schedule):
 
 @pytest.fixture(scope="session")
 def check_schedule():
-    """Return the checker as a module."""
+    """Return the independent checker as a module."""
     spec = importlib.util.spec_from_file_location("check_schedule", CHECKER)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -112,8 +112,8 @@ def check_schedule():
 
 @pytest.fixture(scope="session")
 def checked(check_schedule, tmp_path_factory):
-    """Have the independent checker look at a schedule; return what it says."""
-    # It leaves closing to the end of its process.
+    """Return a function that runs the independent checker on a schedule, and returns its result."""
+    # The checker does not close its files before its process ends.
     check_schedule.open = lambda path: io.StringIO(Path(path).read_text())
     directory = tmp_path_factory.mktemp("schedules")
 
@@ -136,11 +136,11 @@ def checked(check_schedule, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def rings():
-    """What makes a problem of rings of 8 and rigid tasks."""
+    """Return the function that makes problems of rings of 8 and rigid tasks."""
     return _rings
 
 
 @pytest.fixture(scope="session")
 def problems():
-    """The strategy of problems of all sorts."""
+    """Return the strategy of problems of all kinds."""
     return _problems

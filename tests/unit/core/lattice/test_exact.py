@@ -1,4 +1,4 @@
-"""The reference itself, against optima found by looking at every schedule there is."""
+"""The exact reference itself, compared with optima found by an exhaustive search."""
 
 from itertools import combinations, permutations, product
 
@@ -12,12 +12,12 @@ from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology, is_linked
 from fpga_pool.core.policy import Searching
 from support.seeds import seeds
 
-#: No schedule here takes as long.
+#: An upper limit of the makespan of all schedules here.
 HORIZON_S = 200.0
 
 
 def random_problem(seed, tasks, sizes=(3, 3), *, malleable=False, arrive=False, ready=False, load=False):
-    """Return tasks of whole seconds on enclosures of any topology, with any wish."""
+    """Return tasks of whole seconds with any required links, on enclosures of any topology."""
     rng = np.random.default_rng(seed)
     shapes = [[(int(rng.integers(1, 4)), float(rng.integers(1, 10)))] for _ in range(tasks)]
     if malleable:
@@ -47,7 +47,7 @@ def decide(policy, problem):
 
 
 def every_place(problem, task):
-    """Return all pairs of shape and FPGAs, numbered across enclosures, that a task can take."""
+    """Return all pairs of shape and FPGAs, numbered across enclosures, on which a task can run."""
     base = np.concatenate(([0], np.cumsum(problem.enclosure_fpgas))).tolist()
     return [
         (shape, [base[box] + member for member in members])
@@ -59,7 +59,7 @@ def every_place(problem, task):
 
 
 def best_s(problem):
-    """Return the least makespan over all places and orders, each task as soon as its FPGAs are free and loaded."""
+    """Return the smallest makespan over all places and orders; tasks begin when their FPGAs are free and loaded."""
     tasks = range(problem.tasks)
     return min(
         ends_s(problem, places, order)
@@ -112,8 +112,8 @@ def test_no_policy_is_better_and_the_checker_accepts_the_schedule(seed, checked)
 
 
 def test_ring_task_takes_the_whole_ring_and_waits_for_all_of_it():
-    # A ring of 3 and a line of 2.  The task on 3 needs the ring; of the four single ones of 4 s two fit on the line one
-    # after the other each: 8 s there; the ring task runs from 0 to 8 beside them.
+    # A ring of 3 and a line of 2.  The task of 3 needs the ring, where it runs from 0 to 8.  The four single tasks of 4
+    # s run on the line beside it, two after the other on each FPGA: 8 s.
     problem = TaskProblem(
         enclosure_fpgas=[3, 2], enclosure_links=[Topology.RING, Topology.LINE], shape_begin=range(6),
         shape_fpgas=[1, 1, 1, 1, 3], shape_seconds=[4.0, 4.0, 4.0, 4.0, 8.0], links=[0, 0, 0, 0, Links.RING],
@@ -124,7 +124,7 @@ def test_ring_task_takes_the_whole_ring_and_waits_for_all_of_it():
 
 @pytest.fixture
 def hard():
-    """Ten tasks whose simple bounds are far below the best schedule."""
+    """Return ten tasks whose simple bounds are far below the best schedule."""
     return random_problem(4, 10, (3, 4), load=True)
 
 

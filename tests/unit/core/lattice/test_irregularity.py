@@ -5,7 +5,7 @@ from fpga_pool.core.lattice.paper import irregularity, variation_of
 
 
 def test_of_two_workloads():
-    # 1 and 3: mean 2, both a half off it, so (1/4 + 3/4) * 1/4.  Equal ones are regular, and so is one alone.
+    # 1 and 3 differ from their mean 2 by a half: (1/4 + 3/4) * 1/4.  Equal times are regular, and so is one alone.
     found = irregularity(np.array([1.0, 5.0, 3.0, 5.0, 9.0]), np.array([0, 1, 0, 1, 2]))
     assert found == pytest.approx([0.25, 0.0, 0.0])
 

@@ -12,10 +12,10 @@ from fpga_pool.core.lattice.plus import BASELINES, LatticePlus, LatticePlusParam
 from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 from fpga_pool.sim.lattice.workloads import Wanted, generate
 
-#: The first test waits for the loops to be compiled, which takes long where other programs run.
+#: The first test waits for the loops to be compiled, which takes long when other programs are running.
 pytestmark = pytest.mark.timeout(1200)
 
-#: Every kind of search, for a moment even where nothing is compiled: it looks up after 500 tasks instead of 5,000.
+#: Short runs of every kind of search, even without compilation: they check their limit after 500 tasks, not 5,000.
 FEW = """
 import sys
 {block}
@@ -50,10 +50,10 @@ def best_baseline_s(problem):
 
 
 def shortest_s(problem):
-    """The least end of all schedules of rigid tasks on neighbours, by looking at all.
+    """Return the smallest makespan of rigid tasks on adjacent FPGAs, by an exhaustive search.
 
-    A shortest schedule in which nothing can begin sooner comes out if tasks are placed in the order in which they
-    begin, each on its FPGAs as soon as these are free: all such orders and places are tried.
+    A shortest schedule in which no task can begin sooner results from placing the tasks in the order of their begins,
+    each on its FPGAs as soon as these are free.  All such orders and places are tried.
     """
     base = np.concatenate(([0], np.cumsum(problem.enclosure_fpgas))).tolist()
     places = {}
@@ -121,7 +121,7 @@ def test_few_tasks_end_when_they_do_in_the_shortest_of_all_schedules(seed, check
 @pytest.mark.parametrize("model", ["rtm", "rtmw", "f11"])
 @pytest.mark.parametrize(("workloads", "tasks"), [(10, (1, 1)), (30, (1, 1)), (10, (2, 20))])
 def test_few_workloads_end_sooner_than_with_the_longest_first(model, workloads, tasks, checked):
-    """Figure 4: with few workloads HEFT beats the paper's ranking."""
+    """Figure 4: with few workloads HEFT is better than the paper's ranking."""
     wanted = Wanted(workloads=workloads, tasks=tasks, irregularity=0.6)
     problem = generate(model, wanted, np.random.default_rng(workloads)).problem
     found = schedule(problem, effort=100)
@@ -148,7 +148,7 @@ def test_weights_found_with_a_sample_serve_very_many_tasks():
 
 
 def test_functions_are_put_together(rings):
-    # One FPGA, functions 0 1 0 1: in order three loads of 5 s, together one: 4 * 1 + 5.
+    # One FPGA, functions 0 1 0 1: three loads of 5 s in this order, one if functions are put together: 4 * 1 + 5.
     problem = TaskProblem(
         enclosure_fpgas=[1], enclosure_links=[0], shape_begin=range(5), shape_fpgas=[1] * 4, shape_seconds=[1.0] * 4,
         links=[0] * 4, function=[0, 1, 0, 1], load_s=5.0,
@@ -158,7 +158,7 @@ def test_functions_are_put_together(rings):
 
 
 def test_one_of_three_equal_tasks_takes_both_fpgas():
-    # All on one FPGA each: two rounds of 2 s; one on both first, 1.25 s, then the two others side by side, 2 s.
+    # Each on one FPGA: two rounds of 2 s.  One on both FPGAs first, 1.25 s, then the two others side by side, 2 s.
     problem = TaskProblem(
         enclosure_fpgas=[2], enclosure_links=[0], shape_begin=[0, 2, 4, 6], shape_fpgas=[1, 2] * 3,
         shape_seconds=[2.0, 1.25] * 3, links=[1] * 3,
@@ -184,7 +184,7 @@ def test_enclosures_of_a_hundred_are_searched_too(malleable, checked):
 
 
 def test_functions_of_many_tasks_are_put_together(checked):
-    """Where a load takes as long as a task, an order that mixes functions leaves more than a third of it unused."""
+    """If a load takes as long as a task, an order that mixes functions wastes more than a third of the time."""
     rng = np.random.default_rng(1)
     problem = TaskProblem(
         enclosure_fpgas=[8] * 4, enclosure_links=[1] * 4, shape_begin=range(301), shape_fpgas=rng.integers(1, 9, 300),
@@ -220,7 +220,7 @@ def test_search_ends_with_the_seconds_it_is_given():
     policy = LatticePlus().searching(None, 0.5, clock)
     found = policy.decide(problem, None, 0.0, np.random.default_rng(0))
     assert found.wct_s <= best_baseline_s(problem)
-    # 50 looks at the clock are half a second; parts of the search end with a look of their own.
+    # 50 readings of the clock are half a second; parts of the search end with a reading of their own.
     assert looks[-1] < 1.5
 
 

@@ -31,7 +31,7 @@ def members(found, task):
 
 
 def test_times_whose_sum_is_not_finite_are_refused():
-    # Compiled loops look for the earliest of finite times.
+    # Compiled loops search for the earliest of finite times.
     with pytest.raises(ValueError, match="finite sums"):
         TaskProblem(
             enclosure_fpgas=[2], enclosure_links=[int(Topology.LINE)], shape_begin=range(3), shape_fpgas=[2, 2],
@@ -59,7 +59,7 @@ def test_fifo_lets_nobody_overtake(data, problems):
 
 @given(data=st.data())
 def test_nothing_waits_for_what_is_free(data, problems):
-    """Where no links are asked for, a task that begins late has had too few free FPGAs at every moment before."""
+    """If no links are required, a task that begins late had too few free FPGAs at every moment before."""
     problem = data.draw(problems(arrivals=False))
     found = schedule(Lattice(), problem)
     if problem.load_s > 0 or (problem.links != Links.ANY).any():
@@ -77,7 +77,7 @@ def test_nothing_waits_for_what_is_free(data, problems):
 
 
 def test_fifo_stalls_where_the_others_fill(rings):
-    # Figure 1: the first two leave too few for the third, which the fourth would not have to wait for.
+    # Figure 1: the first two leave too few FPGAs for the third; the fourth would not have to wait for it.
     problem = rings(1, [(3, 2.0), (3, 2.0), (6, 1.0), (2, 1.0)])
     assert schedule(Fifo(), problem).begin_s.tolist() == [0.0, 0.0, 2.0, 2.0]
     assert schedule(Heft(), problem).begin_s.tolist() == [0.0, 0.0, 2.0, 0.0]
@@ -90,7 +90,7 @@ def test_the_longest_or_the_shortest_comes_first(rings):
 
 
 def test_mfit_joins_the_queue_that_is_done_first(rings):
-    # Both rings are free, so the first two go to one each; the third is done first where 8 FPGAs get free at 1 s.
+    # Both rings are free, so the first two tasks get one each.  The third ends first where 8 FPGAs become free at 1 s.
     problem = rings(2, [(8, 2.0), (8, 1.0), (8, 5.0), (1, 1.0)])
     found = schedule(Mfit(), problem)
     assert found.enclosure.tolist() == [0, 1, 1, 0]
@@ -98,22 +98,22 @@ def test_mfit_joins_the_queue_that_is_done_first(rings):
 
 
 def test_lattice_serves_by_rank(rings):
-    # (8, 1 s) is above (2, 1 s) and itself; (4, 9 s) is above (2, 1 s) and itself, too, and comes later: as submitted.
+    # (8, 1 s) is above (2, 1 s) and itself.  So is (4, 9 s), which comes later, in the order of submission.
     problem = rings(1, [(2, 1.0), (8, 1.0), (4, 9.0)])
     assert schedule(Lattice(), problem).begin_s.tolist() == [1.0, 0.0, 1.0]
 
 
 def test_a_slice_decides_at_its_multiples_only(rings):
     problem = rings(1, [(8, 1.0), (8, 0.5), (8, 2.0)])
-    # By rank 2.0, 1.0, 0.5: 0 to 2, then at 2.1 to 3.1, then at 3.5.
+    # Rank order is 2.0, 1.0, 0.5: from 0 to 2, then from 2.1 to 3.1, then from 3.5.
     found = schedule(Lattice(LatticeParams(slice_s=0.7)), problem)
     assert found.begin_s == pytest.approx([2.1, 3.5, 0.0])
 
 
 def test_few_tasks_are_where_the_ranking_loses_to_heft(rings):
-    """Section VI: at low numbers HEFT does better; a long task on few FPGAs that begins last is not made up for."""
-    # By rank eight tasks of 4 FPGAs fill both rings for 2 * 2 s, then the long one runs: 4 + 8.  By HEFT it runs from
-    # the beginning, beside three lanes of the others: 3 * 2 s.
+    """Section VI: with few tasks HEFT is better, since a long task that begins last on few FPGAs ends late."""
+    # By rank, eight tasks of 4 FPGAs fill both rings for 2 * 2 s, then the long one runs: 4 + 8.  By HEFT it runs from
+    # the start, beside three halves of rings with the others: 3 * 2 s.
     problem = rings(2, [*[(4, 2.0)] * 8, (1, 8.0)])
     assert schedule(Lattice(), problem).wct_s == 12.0
     assert schedule(Heft(), problem).wct_s == 8.0
@@ -122,7 +122,7 @@ def test_few_tasks_are_where_the_ranking_loses_to_heft(rings):
 def test_loads_are_waited_for_and_avoided(rings):
     problem = rings(1, [(4, 1.0), (4, 1.0), (4, 1.0)], function=[0, 1, 1], load_s=0.5)
     found = schedule(Fifo(), problem)
-    # Both halves begin empty; the third task finds its function on the second half.
+    # Both halves begin empty; the third task finds its function loaded on the second half.
     assert members(found, 2) == members(found, 1)
     assert found.begin_s.tolist() == [0.0, 0.0, 1.0]
     other = rings(1, [(8, 1.0), (8, 1.0)], function=[0, 1], load_s=0.5)
@@ -154,7 +154,7 @@ def test_a_closed_ring_takes_all_of_a_ring_or_any_of_a_full_enclosure():
 
 
 def test_malleable_tasks_take_shapes_that_balance_area_and_longest():
-    # Four tasks of 1 FPGA for 8 s or 4 for 3 s on a ring of 8: all narrow ends at 8 s; all wide at 48 / 8 = 6 s.
+    # Four tasks of 1 FPGA for 8 s or 4 for 3 s on a ring of 8: all narrow end at 8 s, all wide at 48 / 8 = 6 s.
     problem = TaskProblem(
         enclosure_fpgas=[8], enclosure_links=[int(Topology.RING)], shape_begin=[0, 2, 4, 6, 8],
         shape_fpgas=[1, 4] * 4, shape_seconds=[8.0, 3.0] * 4, links=[1] * 4,
@@ -215,7 +215,7 @@ def test_without_numba_the_schedules_are_the_same():
 
 
 class Learned(Fifo):
-    """Places tasks by what it remembers, which it keeps for the test."""
+    """A policy that records the learned state with which it places tasks."""
 
     def place(self, problem, shape, state):
         self.remembered = state

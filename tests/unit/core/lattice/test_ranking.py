@@ -28,7 +28,7 @@ def ranks_of(problem, dimensions):
 
 
 def sizes_of_downsets(problem, dimensions):
-    """Algorithm 1 as it is written: each task's downset, task by task."""
+    """Return the size of each task's downset, by Algorithm 1 as it is written."""
     columns = {
         "fpgas": problem.shape_fpgas, "links": problem.links, "seconds": problem.shape_seconds,
         "-seconds": -problem.shape_seconds,
@@ -57,7 +57,7 @@ def test_a_task_above_another_ranks_no_lower(tasks):
 
 
 def test_ranks_of_an_example():
-    # (2, line, 5 s) is above itself, (1, any, 3 s) and its twin; (8, ring, 1 s) is only above itself.
+    # (2, line, 5 s) is above itself, (1, any, 3 s) and its duplicate; (8, ring, 1 s) is only above itself.
     tasks = [(1, Links.ANY, 3), (2, Links.LINE, 5), (8, Links.RING, 1), (2, Links.LINE, 5)]
     assert ranks_of(problem_of(tasks), ("fpgas", "links", "seconds")).tolist() == [1, 3, 1, 3]
     assert ranks_of(problem_of(tasks), ("fpgas",)).tolist() == [1, 3, 4, 3]

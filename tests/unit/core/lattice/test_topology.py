@@ -1,4 +1,4 @@
-"""What is linked is what the independent checker finds connected; what is chosen is the best of all sets."""
+"""Sets are linked exactly if the independent checker finds them connected; the chosen set is the best of all."""
 
 from itertools import combinations
 
@@ -19,7 +19,7 @@ def enclosures(draw):
 
 
 def checked(checker, members, size, topology, wish):
-    """What the checker's main program says of a task on these members."""
+    """Return whether the members are connected for a task, as the checker's main program decides it."""
     name = topology.name.lower()
     if wish == Links.LINE:
         return checker.connected(sorted(members), size, name)
@@ -89,14 +89,14 @@ def test_members_of_a_line_come_in_the_order_of_their_path(size, count, data):
 
 
 def test_a_short_run_is_used_up_before_a_long_one_is_cut():
-    # Free on a ring of 8: 0, 1, 7 (across the end) and 3, 4, 5, 6 would be one run; without 7 they are 2 and 4 long.
+    # On a ring of 8, 7 joins the free 0 and 1 with 3 to 6 into one run; without 7 the runs are 2 and 4 long.
     assert connected_runs({0, 1, 3, 4, 5, 6, 7}, 8, Topology.RING) == [(3, 4, 5, 6, 7, 0, 1)]
     assert choose({0, 1, 3, 4, 5, 6}, 8, Topology.RING, Links.LINE, 2) == (0, 1)
     assert choose({0, 1, 3, 4, 5, 6}, 8, Topology.RING, Links.ANY, 3) == (0, 1, 3)
 
 
 def test_a_cut_is_at_the_end():
-    # Taking 3 and 4 of 2..6 in the middle would leave 1 + 2; from the end 3 stay together.
+    # 3 and 4, from the middle of 2..6, would leave 1 + 2; taken from the end, the other 3 stay together.
     assert choose({2, 3, 4, 5, 6}, 8, Topology.LINE, Links.LINE, 2) == (2, 3)
 
 

@@ -1,4 +1,4 @@
-"""The paper's node policy: speedup order, queue, likeness and room on an accelerator."""
+"""The paper's node policy: order by speedup, queue, similarity, and free memory of an accelerator."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The paper's deep Q-network: what it sees, when it explores, what it keeps, and that it can learn at all."""
+"""The paper's deep Q-network: its inputs, when it explores, what it remembers, and that it can learn at all."""
 
 import sys
 
@@ -12,7 +12,7 @@ from fpga_pool.model.exceptions import InvalidInput
 
 
 def view(nodes=2, *, present=None, able=None, number=0, pipeline=0, completed=0):
-    """Return a cluster of equal, idle nodes; those not `able` are of a kind that cannot execute the task."""
+    """Return a cluster of equal idle nodes; the nodes not in `able` are of a kind that cannot execute the task."""
     kind = np.array([0 if able is None or node in able else 1 for node in range(nodes)])
     return ClusterView(
         task=TaskView(

@@ -1,4 +1,4 @@
-"""Models of metrics: closed forms on tables that can be worked out, and errors on synthetic types."""
+"""Models of metrics: closed forms on tables computed by hand, and errors on synthetic types."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ def test_mean_of_a_cell_and_of_its_metric_where_the_cell_was_not_measured():
     model = CellMeans(3, 2)
     for type_, metric, value in [(0, 0, 0.2), (0, 0, 0.4), (1, 0, 0.5)]:
         model.observe(type_, metric, value)
-    # (0.3 + 0.5) / 2 of the metric, and the mean of all cells where nothing of a metric is known.
+    # (0.3 + 0.5) / 2 of the metric, and the mean of all cells for a metric without measurements.
     assert model.predict(0) == pytest.approx([0.3, 0.4])
     assert model.predict(2) == pytest.approx([0.4, 0.4])
 
@@ -19,7 +19,7 @@ def test_mean_of_a_cell_and_of_its_metric_where_the_cell_was_not_measured():
 def test_gaussian_without_history_weighs_a_measurement_against_the_prior():
     model = Gaussian(1, 2, noise=0.3)
     model.observe(0, 0, 0.9)
-    # Prior 0.5 with a deviation of 0.3, noise of 0.3: half way.  Nothing is said of the other metric.
+    # Prior 0.5 with deviation 0.3, and noise 0.3: half way.  The other metric is not affected.
     assert model.predict(0) == pytest.approx([0.7, 0.5])
 
 
@@ -53,7 +53,7 @@ def test_factors_restore_a_table_of_rank_one_from_some_of_its_cells():
 
 @pytest.mark.long
 def test_network_fits_what_it_was_shown_and_a_seed_gives_the_same_again():
-    from fpga_pool.core.cluster.dqn import Ncf  # torch takes long
+    from fpga_pool.core.cluster.dqn import Ncf  # importing torch takes long
 
     true, _ = types_of(0)
     found = []

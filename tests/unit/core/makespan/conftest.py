@@ -1,4 +1,4 @@
-"""Problems to plan, and the independent checker, for all tests of planners."""
+"""Problems to plan, and the independent checker, for the tests of all planners."""
 
 import functools
 import importlib.util
@@ -18,7 +18,7 @@ CHECKER = Path(__file__).parents[3] / "checkers" / "check_plan.py"
 
 @pytest.fixture(scope="session")
 def verdict(tmp_path_factory, request) -> Callable[[BatchProblem, BatchPlan], dict]:
-    """What the independent checker says about a plan, both written to files as the command does."""
+    """Return a function that runs the independent checker on a plan, both written to files as the command does."""
     spec = importlib.util.spec_from_file_location("check_plan", CHECKER)
     checker = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(checker)
@@ -35,7 +35,7 @@ def verdict(tmp_path_factory, request) -> Callable[[BatchProblem, BatchPlan], di
     return check
 
 
-#: Made once: a strategy is looked through before its first draw, which takes longer than the draw.
+#: Created once, since hypothesis examines a new strategy before its first draw, which takes longer than the draw.
 _SOME_S = st.one_of(st.just(0.0), st.floats(1e-3, 10.0), st.sampled_from([1.0, 2.0]))
 _FAR_S = st.one_of(_SOME_S, st.sampled_from([1e3, 1e6]))
 _MAYBE_S = st.one_of(_SOME_S, _SOME_S, st.just(np.inf))
@@ -55,7 +55,7 @@ def _array(draw, size: int, values) -> np.ndarray:
 
 @st.composite
 def _problems(draw, max_jobs: int = 8, max_accelerators: int = 4, *, optional: bool = True) -> BatchProblem:
-    """Small problems with every extreme: nothing to compute or move, no limit, far-apart times, huge inputs."""
+    """Draw small problems with every extreme: no work, no transfers, no limits, times far apart, huge inputs."""
     jobs = draw(_integers(1, max_jobs))
     accelerators = draw(_integers(1, max_accelerators))
     requesters, responders = draw(_integers(1, 3)), draw(_integers(1, 3))
@@ -92,13 +92,13 @@ def _problems(draw, max_jobs: int = 8, max_accelerators: int = 4, *, optional: b
 
 @pytest.fixture(scope="session")
 def problems():
-    """Strategy of small problems, to be drawn from with `data.draw`."""
+    """Return the strategy of small problems, to be drawn from with `data.draw`."""
     return _problems
 
 
 @pytest.fixture(scope="session")
 def network_problem() -> Callable[..., BatchProblem]:
-    """Batch of which nothing computes; sizes in megabits, limits in megabits per second."""
+    """Return a function that makes a batch without computation; sizes in megabits, limits in megabits per second."""
 
     def build(megabits, requester, egress_mbps, responder, ingress_mbps, **optional) -> BatchProblem:
         return BatchProblem(
@@ -116,7 +116,7 @@ def network_problem() -> Callable[..., BatchProblem]:
 
 @pytest.fixture(scope="session")
 def compute_problem() -> Callable[..., BatchProblem]:
-    """Batch of which nothing moves."""
+    """Return a function that makes a batch without transfers."""
 
     def build(seconds, **optional) -> BatchProblem:
         jobs, accelerators = np.shape(seconds)

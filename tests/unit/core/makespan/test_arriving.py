@@ -1,4 +1,4 @@
-"""Batches that arrive while inputs of earlier ones move (makespan paper, section 3.4), whoever plans them."""
+"""Batches that arrive while inputs of earlier ones move (makespan paper, section 3.4), with every policy."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 
 
 class Stranger:
-    """A policy that knows nothing of earlier transfers: each job in turn where it would end first without any input."""
+    """A policy that ignores earlier transfers: each job in turn goes where it would end first without any input."""
 
     name = "stranger"
 
@@ -36,7 +36,7 @@ def policy(request):
 
 
 def hosts(seconds, megabits, requester, egress_mbps, ingress_mbps, **more):
-    """Return a problem of one accelerator on each of so many responders."""
+    """Return a problem with one accelerator on each responder."""
     return BatchProblem(
         seconds=seconds, input_bytes=np.array(megabits) * 125_000, requester=requester,
         egress_bps=np.array(egress_mbps) * 1e6, responder=np.arange(len(ingress_mbps)),
@@ -74,7 +74,7 @@ def test_an_input_moves_in_the_bandwidth_that_earlier_ones_leave(policy):
 def test_an_input_waits_where_earlier_ones_leave_nothing(policy):
     problem = hosts([[1.0]], [200], [0], [100], [100])
     found = plan_arriving(policy, problem, moves(0.0, 3.0, 100), None, RNG)
-    # From 3 s on 200 Mb at 100 Mbps, then the job.
+    # From 3 s on, 200 Mb at 100 Mbps, then the job.
     assert found.makespan_s == pytest.approx(6.0)
     assert found.lower_bound_s <= 3.0 * (1 + 1e-9)
 
@@ -90,13 +90,13 @@ def test_without_earlier_transfers_it_is_the_policys_own_plan(policy):
 def test_where_waiting_ends_sooner_the_batch_waits():
     class Chooses(Stranger):
         def decide(self, view, state, now_s, rng):
-            # The first slot, unless there is something to wait for.
+            # The first slot, unless there is a release to wait for.
             accelerator = np.full(view.jobs, int(view.release_s.any()))
             order = np.arange(view.jobs)
             return complete_plan(view, accelerator, order, transmit(view, accelerator, order), self.name)
 
     problem = hosts([[5.0, 0.5]], [100], [0], [1000], [100, 100])
-    # The first responder receives at its limit until 10 s: 10 + 1 + 5 s; the second after that: 10 + 1 + 0.5 s.
+    # The first responder receives at its limit until 10 s: 10 + 1 + 5 s.  The second one after that: 10 + 1 + 0.5 s.
     found = plan_arriving(Chooses(), problem, moves(0.0, 10.0, 100), None, RNG)
     assert (found.accelerator.tolist(), found.makespan_s) == ([1], pytest.approx(11.5))
 

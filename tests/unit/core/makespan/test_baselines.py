@@ -9,7 +9,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture
 def wordcount(network_problem):
-    """Testbed of the makespan paper: 300, 300, 300 and 900 MB from a requester each; responder 1 cut to 500 Mbps."""
+    """Testbed of the makespan paper: 300, 300, 300 and 900 MB from one requester each; responder 1 cut to 500 Mbps."""
     return network_problem(
         megabits=[2400, 2400, 2400, 7200],
         requester=[0, 1, 2, 3],
@@ -26,16 +26,16 @@ def dnn(compute_problem):
 
 
 def test_sjf_takes_12_s_on_the_network_testbed(wordcount):
-    # Fast: 2400 Mb until 2.4 s and 2400 Mb until 4.8 s; slow: 2400 Mb until 4.8 s.  Both are available at 4.8 s; the
-    # fast one completes the 7200 Mb sooner (12.0 s against 19.2 s) and takes it.
+    # Fast responder: 2400 Mb until 2.4 s and 2400 Mb until 4.8 s; slow one: 2400 Mb until 4.8 s.  Both are free at 4.8
+    # s; the fast one would complete the 7200 Mb sooner (12.0 s against 19.2 s) and takes them.
     plan = Sjf().decide(wordcount, None, 0.0, RNG)
     assert plan.makespan_s == pytest.approx(12.0)
-    # 14400 Mb over 1500 Mbps = 9.6 s: SJF is 20 % above the optimum as the optimum is 20 % below SJF (paper: 19.56 %).
+    # 14400 Mb over 1500 Mbps take 9.6 s: the optimum is 20 % below SJF (paper: 19.56 %).
     assert plan.lower_bound_s == pytest.approx(9.6)
 
 
 def test_ljf_takes_14_4_s_on_the_network_testbed(wordcount):
-    # The slow responder chooses first and takes the 7200 Mb: 14.4 s; the fast one has sent the rest at 7.2 s.
+    # The slow responder chooses first and takes the 7200 Mb: 14.4 s.  The fast one has the rest at 7.2 s.
     plan = Ljf().decide(wordcount, None, 0.0, RNG)
     assert plan.makespan_s == pytest.approx(14.4)
 
@@ -59,7 +59,7 @@ def test_ljf_ranks_by_the_average_over_accelerators(compute_problem):
 
 
 def two_jobs_on_one_accelerator() -> BatchProblem:
-    """Each input takes 1 s to move and 1 s to compute."""
+    """Return a batch of two jobs whose inputs take 1 s to move and 1 s to compute."""
     return BatchProblem(
         seconds=[[1.0], [1.0]], input_bytes=[125_000_000] * 2, requester=[0, 0], egress_bps=[1e9], responder=[0],
         ingress_bps=[1e9],
@@ -86,8 +86,8 @@ def test_params_refuse_what_is_no_number_of_jobs(prefetch):
 
 
 def test_running_flow_takes_bandwidth_that_becomes_free(network_problem):
-    # Both requesters have 1000 Mbps, the one responder 1500 Mbps for two accelerators.  SJF assigns 1000 Mb first: it
-    # gets 1000 Mbps until 1 s, the 1500 Mb get 500 Mbps until then and 1000 Mbps after: 500 + 1000 Mb until 2 s.
+    # Both requesters have 1000 Mbps; one responder has 1500 Mbps for two accelerators.  SJF assigns the 1000 Mb first:
+    # they get 1000 Mbps until 1 s.  The 1500 Mb get 500 Mbps until then and 1000 Mbps after: 500 + 1000 Mb until 2 s.
     problem = network_problem(
         megabits=[1000, 1500], requester=[0, 1], egress_mbps=[1000] * 2, responder=[0, 0], ingress_mbps=[1500]
     )
@@ -98,7 +98,7 @@ def test_running_flow_takes_bandwidth_that_becomes_free(network_problem):
 
 
 def test_without_top_up_a_flow_keeps_the_rate_it_begins_with(network_problem):
-    # As above, but the 1500 Mb keep 500 Mbps: until 3 s.
+    # As above, but the 1500 Mb keep 500 Mbps, until 3 s.
     problem = network_problem(
         megabits=[1000, 1500], requester=[0, 1], egress_mbps=[1000] * 2, responder=[0, 0], ingress_mbps=[1500]
     )
@@ -108,7 +108,7 @@ def test_without_top_up_a_flow_keeps_the_rate_it_begins_with(network_problem):
 
 
 def test_without_top_up_a_flow_waits_for_a_tenth_of_its_slower_link(network_problem):
-    # The first flow leaves 50 of 1050 Mbps, less than a tenth of 1000: the second begins at 1 s, at full speed.
+    # The first flow leaves 50 of 1050 Mbps, less than a tenth of 1000, so the second begins at 1 s, at full speed.
     problem = network_problem(
         megabits=[1000, 1500], requester=[0, 1], egress_mbps=[1000] * 2, responder=[0, 0], ingress_mbps=[1050]
     )
@@ -122,7 +122,7 @@ def test_without_top_up_a_flow_waits_for_a_tenth_of_its_slower_link(network_prob
     [
         ("testbed", 14.4),  # the slow responder takes the 7200 Mb
         ("lowest-ingress", 14.4),
-        ("highest-ingress", 9.6),  # the fast one does, from 2.4 s or 0 s on: the optimum
+        ("highest-ingress", 9.6),  # the fast one takes them, from 2.4 s or 0 s on: the optimum
         ("index", 9.6),  # responder 0 is the fast one
     ],
 )
@@ -142,7 +142,7 @@ def test_params_refuse_unknown_ties():
 
 
 def test_chooses_by_estimates_while_jobs_take_their_actual_times(compute_problem):
-    # SJF believes job 0 to be the shorter one; it takes 5 s, so job 1 starts at 5 s and ends at 7 s.
+    # By the estimates job 0 is the shorter one.  It takes 5 s, so job 1 starts at 5 s and ends at 7 s.
     believed, actual = compute_problem([[1.0], [2.0]]), compute_problem([[5.0], [2.0]])
     plan = Sjf().meet(believed, actual, RNG)
     assert plan.start_s.tolist() == [0.0, 5.0]
@@ -150,7 +150,7 @@ def test_chooses_by_estimates_while_jobs_take_their_actual_times(compute_problem
 
 
 def test_accelerator_of_earlier_batches_is_not_available_before_ready(compute_problem):
-    # Accelerator 1 gets ready at 100 s; accelerator 0 does both jobs by 2 s.
+    # Accelerator 1 becomes ready at 100 s; accelerator 0 completes both jobs by 2 s.
     plan = Sjf().decide(compute_problem([[1.0, 0.1], [1.0, 0.1]], ready_s=[0.0, 100.0]), None, 0.0, RNG)
     assert plan.accelerator.tolist() == [0, 0]
     assert plan.makespan_s == pytest.approx(2.0)

@@ -12,12 +12,12 @@ from fpga_pool.core.types import BatchProblem, floats
 
 STATELESS_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 QUICK = MakespanParams(effort=20)
-#: `exact` refuses what its programmes do not model, and is better where it has the time.
+#: `exact` refuses what its programs do not model, and is better if it has enough time.
 PORTFOLIO = [load_policy("batch", name) for name in policy_names("batch") if name not in (Makespan.name, "exact")]
 
 
 def workload(form, responders, seed, jobs=200):
-    """Makespan paper, section 5.2: exponential sizes, 0.001 s/Mb, 5 accelerators per responder, deviations of 20 %."""
+    """Return a batch of makespan paper, 5.2: exponential sizes, 0.001 s/Mb, 5 accelerators each, 20 % deviation."""
     rng = np.random.default_rng(seed)
     accelerators = 5 * responders
     megabits = rng.exponential(200, jobs)
@@ -48,7 +48,7 @@ def test_checker_accepts_plans(verdict, problems, data):
 def test_never_longer_than_any_other_policy(problems, data, request):
     problem = data.draw(problems(max_jobs=14, max_accelerators=6))
     theirs = {rule.name: rule.decide(problem, None, 0.0, np.random.default_rng(0)).completion_s for rule in PORTFOLIO}
-    # Wherever the search of our own ends.
+    # Whichever limit ends our own search.
     ends = [{"effort": 20}, {"effort": 0, "gap": 0.5}, *([{"effort": 0}] if request.config.getoption("long") else [])]
     for params in ends:
         ours = plan(problem, MakespanParams(**params)).completion_s
@@ -56,8 +56,8 @@ def test_never_longer_than_any_other_policy(problems, data, request):
 
 
 def test_other_policies_are_looked_at_where_a_larger_batch_stays_far_from_its_bound():
-    # 320 jobs of 2 functions on 2 accelerators that take 10 s to change: loads make the bound loose, so it decides
-    # nothing, and the best known plan counts.
+    # 320 jobs of 2 functions on 2 accelerators that take 10 s to load: loads make the bound loose, so the search cannot
+    # stop at it, and the best known plan counts.
     rng = np.random.default_rng(4)
     problem = BatchProblem(
         seconds=rng.uniform(0.5, 1.5, (320, 2)), input_bytes=rng.integers(1, 10**8, 320), requester=np.arange(320) % 3,
@@ -70,7 +70,7 @@ def test_other_policies_are_looked_at_where_a_larger_batch_stays_far_from_its_bo
 
 
 def test_seconds_limit_what_other_policies_may_take():
-    # Far from the bound as above, but the clock says at its second look that the time is over.
+    # Far from the bound as above, but by the second reading of the clock the time is over.
     looks = iter([0.0] + [5.0] * 1000)
     problem = workload("joint", 5, seed=1, jobs=400)
     params = MakespanParams(time_limit_s=1.0)
@@ -93,7 +93,7 @@ def test_plans_of_the_papers_workload_are_near_their_bound_and_valid(verdict, fo
 
 
 def test_few_responders_whose_links_and_slots_are_all_busy_end_near_their_bound(verdict):
-    # The limit is what this effort reaches, 1.031, with room.
+    # The limit is what this effort reaches, 1.031, with a margin.
     problem = workload("joint", 4, seed=2, jobs=400)
     found = plan(problem, MakespanParams(effort=100))
     said = verdict(problem, found)
@@ -117,7 +117,7 @@ def test_more_effort_is_not_worse(form):
 
 
 def test_time_limit_ends_the_search_by_the_given_clock():
-    # Each look at the clock is a second: the limit of 3 s is over after a handful of looks.
+    # Each reading of the clock adds a second, so a limit of 3 s is over after a handful of readings.
     looks = iter(range(1000))
     params = MakespanParams(time_limit_s=3.0, gap=0.0)
     found = plan(workload("compute", 4, seed=3), params, clock=lambda: float(next(looks)))
@@ -127,7 +127,7 @@ def test_time_limit_ends_the_search_by_the_given_clock():
 
 @pytest.fixture
 def tried(monkeypatch):
-    """Return a list to which each call of local search appends how many changes it tries."""
+    """Return a list to which each call of local search appends the number of changes that it tries."""
     steps, local_search = [], LocalSearch.local_search
     monkeypatch.setattr(
         LocalSearch, "local_search", lambda self, *args: (steps.append(args[2]), local_search(self, *args))
@@ -136,7 +136,7 @@ def tried(monkeypatch):
 
 
 def test_time_limit_ends_the_search_between_changes(tried, verdict):
-    # A change takes 10 ms by this clock, and nothing else any time: 300 of them are 3 s.
+    # By this clock a change takes 10 ms and everything else no time: 300 changes are 3 s.
     problem = workload("joint", 4, seed=2, jobs=400)
     found = plan(problem, MakespanParams(time_limit_s=3.0), clock=lambda: 0.01 * sum(tried))
     assert verdict(problem, found)["faults"] == []
@@ -144,7 +144,7 @@ def test_time_limit_ends_the_search_between_changes(tried, verdict):
 
 
 def test_time_limit_leaves_time_for_the_flows_of_the_last_plan(tried, verdict, monkeypatch):
-    # By this clock a change takes 10 ms, a plan made forwards 0.1 s, and the flows of one made backwards 0.7 s.
+    # By this clock a change takes 10 ms, a forward plan 0.1 s, and the flows of a reversed plan 0.7 s.
     spent_s, place, evaluate = [], best.place, ReversedSearch._evaluate
     monkeypatch.setattr(best, "place", lambda *args: (spent_s.append(0.1), place(*args))[1])
     monkeypatch.setattr(ReversedSearch, "_evaluate", lambda *args: (evaluate(*args), spent_s.append(0.7))[0])
@@ -156,8 +156,8 @@ def test_time_limit_leaves_time_for_the_flows_of_the_last_plan(tried, verdict, m
 
 
 def test_search_ends_once_local_search_gets_to_the_bound_by_however_little(tried):
-    # The placement is 0.46 % above the bound at first, so that nothing gets 0.5 % shorter, and then at the bound; that
-    # takes less effort than 60, and what is left is not used.
+    # The placement is first 0.46 % above the bound, so no change shortens it by 0.5 %, and then at the bound.  That
+    # takes less effort than 60, and the rest is not used.
     rng = np.random.default_rng(101)
     megabits = rng.exponential(200, 400)
     problem = BatchProblem(
@@ -185,7 +185,7 @@ def test_searching_changes_the_budget_only():
 
 
 def test_network_bound_inputs_all_end_together(network_problem):
-    # 3 jobs of 400 Mb on links of 800 and 400 Mbps in: 2 + 1, 1 s each; egress of 2000 Mbps does not matter.
+    # 3 jobs of 400 Mb over ingress of 800 and 400 Mbps: 2 + 1, 1 s each.  The egress of 2000 Mbps does not matter.
     problem = network_problem([400, 400, 400], [0, 0, 0], [2000], [0, 1], [800, 400])
     found = plan(problem)
     assert found.makespan_s == pytest.approx(1.0)
@@ -194,7 +194,7 @@ def test_network_bound_inputs_all_end_together(network_problem):
 
 
 def test_jobs_of_one_function_follow_each_other_where_loads_take_time(compute_problem):
-    # One accelerator, two functions of two jobs each, 10 s per load: 4 s of work and one load.
+    # One accelerator, two functions with two jobs each, 10 s per load: 4 s of work and one load.
     problem = compute_problem(np.ones((4, 1)), function=[0, 1, 0, 1], loaded=[0], load_s=[10.0])
     assert plan(problem).makespan_s == 14.0
 
@@ -202,7 +202,7 @@ def test_jobs_of_one_function_follow_each_other_where_loads_take_time(compute_pr
 @pytest.mark.parametrize(
     ("seconds", "size", "egress", "length"),
     [
-        ([[0.0]], 0, np.inf, 0.0),  # nothing at all
+        ([[0.0]], 0, np.inf, 0.0),  # neither work nor input
         ([[0.0, np.inf]], 0, np.inf, 0.0),
         ([[2.0]], 10**12, np.inf, 2.0),  # infinite bandwidth
         ([[2.0]], 10**12, 1e9, 8002.0),  # 8e12 bits at 1 Gbps
@@ -222,7 +222,7 @@ def test_degenerate_batches(verdict, seconds, size, egress, length):
 
 
 def test_ready_times_far_apart_leave_the_late_accelerator_idle(compute_problem):
-    # 3 jobs of 1 s on the accelerator that is ready; the other would be ready after a million seconds.
+    # 3 jobs of 1 s on the ready accelerator; the other one is ready after a million seconds.
     found = plan(compute_problem(np.ones((3, 2)), ready_s=[0.0, 1e6]))
     assert found.makespan_s == found.lower_bound_s == 3.0
 

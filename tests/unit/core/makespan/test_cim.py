@@ -11,7 +11,7 @@ def plan(problem, **params):
 
 @pytest.mark.parametrize("method", ["one-shot", "bisection"])
 def test_dnn_testbed_is_optimal(compute_problem, method):
-    # The makespan paper, 5.1: 6, 6, 6 and 18 thousand photos on two equal accelerators: 18.
+    # Makespan paper, section 5.1: 6, 6, 6 and 18 thousand photos on two equal accelerators take 18.
     assert plan(compute_problem([[6.0, 6.0]] * 3 + [[18.0, 18.0]]), method=method).makespan_s == pytest.approx(18.0)
 
 
@@ -21,12 +21,12 @@ def test_each_accelerator_computes_its_shortest_job_first(compute_problem):
 
 
 def test_an_accelerator_that_is_busy_gets_less(compute_problem):
-    # c_0 = 3: all three jobs of 1 s are done by 3 on the other.
+    # c_0 = 3: the other accelerator completes all three jobs of 1 s by 3.
     assert plan(compute_problem([[1.0, 1.0]] * 3, ready_s=[3.0, 0.0])).accelerator.tolist() == [1, 1, 1]
 
 
 def test_a_load_counts_as_computation(compute_problem):
-    # 1 s after 5 s of loading, against 3 s.
+    # 1 s after a load of 5 s, compared with 3 s.
     found = plan(compute_problem([[1.0, 3.0]], function=[7], loaded=[0, 7], load_s=[5.0, 5.0]))
     assert found.accelerator.tolist() == [1]
 
@@ -39,13 +39,13 @@ def test_a_batch_that_arrives_later_is_planned_on_what_the_first_leaves(compute_
 
 
 def test_small_jobs_of_a_divided_batch_do_not_wait(compute_problem):
-    # Longest first is no order of the paper; in two groups the jobs of 1 s are placed first, one on each accelerator.
+    # Longest first is not an order of the paper.  With two groups the jobs of 1 s come first, one on each accelerator.
     found = plan(compute_problem([[4.0, 4.0], [4.0, 4.0], [1.0, 1.0], [1.0, 1.0]]), size_groups=2)
     assert found.start_s[2:].tolist() == [0.0, 0.0]
 
 
 def test_inputs_are_sent_in_the_order_of_the_starts():
-    # One link of 1 Gbps: 1 s each, the shorter job first; it computes 1..2, the other from 2.
+    # One link of 1 Gbps, 1 s each, the shorter job first: it computes 1..2, the other one from 2 on.
     problem = BatchProblem(
         seconds=[[3.0], [1.0]], input_bytes=[125_000_000] * 2, requester=[0, 0], egress_bps=[1e9], responder=[0],
         ingress_bps=[1e9],

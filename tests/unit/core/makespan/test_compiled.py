@@ -1,4 +1,4 @@
-"""Loops are loaded when they are first called, and decide the same where nothing is compiled."""
+"""Compiled loops are loaded at their first call, and the same loops without compilation decide the same."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ plan(Makespan(), 1.0)
 assert "numba" in sys.modules
 """
 
-#: Plans by every policy that does not search for long, in a process that has no numba.
+#: Prints the plans of every policy without a long search, in a process that has no numba.
 AS_WRITTEN = """
 import json, sys
 sys.modules["numba"] = None
@@ -39,7 +39,7 @@ NAMES = ("cim", "ect", "ljf", "makespan", "ncjm", "nim", "sjf", "waves")
 
 
 def planned(name):
-    """Return what a policy decides on a small batch that computes and transmits, with loads."""
+    """Return the decision of a policy on a small batch with computation, transfers and loads."""
     rng = np.random.default_rng(3)
     problem = BatchProblem(
         seconds=rng.uniform(0.2, 0.6, (12, 4)), input_bytes=rng.integers(1, 30_000_000, 12), requester=[0, 1] * 6,

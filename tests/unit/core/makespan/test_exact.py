@@ -1,4 +1,4 @@
-"""The reference itself, against optima found by looking at every plan there is."""
+"""The exact reference itself, compared with optima found by an exhaustive search."""
 
 import sys
 from collections import defaultdict
@@ -18,12 +18,12 @@ from fpga_pool.core.makespan.search.exact_models import balance, sequence
 from fpga_pool.core.types import BatchProblem
 from support.seeds import seeds
 
-#: No plan here takes as long; nor does the programme get to know a better one, or a bound.
+#: An upper limit of the makespan of all plans here; the program gets no better plan and no bound.
 HORIZON_S = 300.0
 
 
 def random_problem(seed, jobs, accelerators, responders=1, requesters=1, **optional):
-    """Return a problem of whole seconds and megabits; `optional` says which arrays it has besides."""
+    """Return a problem of whole seconds and megabits; `optional` selects additional arrays."""
     rng = np.random.default_rng(seed)
     arrays = {
         "seconds": rng.integers(1, 10, (jobs, accelerators)).astype(float),
@@ -63,7 +63,7 @@ def placements(problem):
 
 
 def least_load_s(problem):
-    """Return the optimum of compute alone: each slot loads once per function, the one it has first."""
+    """Return the optimum of compute alone: each slot loads each function once, except the one loaded at first."""
     best_s = np.inf
     for place in placements(problem):
         own = defaultdict(list)
@@ -82,7 +82,7 @@ def least_load_s(problem):
 
 
 def best_order_s(problem):
-    """Return the optimum where all inputs take one link: whichever starts first is sent first."""
+    """Return the optimum if all inputs use one link: inputs are sent in the order of starts."""
     found_s = []
     for place, order in product(map(np.array, placements(problem)), map(np.array, permutations(range(problem.jobs)))):
         found_s.append(schedule(problem, place, order, transmit(problem, place, order)).makespan_s)
@@ -90,14 +90,14 @@ def best_order_s(problem):
 
 
 def best_rates_s(problem):
-    """Return the optimum with several links: a linear programme for each placement and order of starts."""
+    """Return the optimum with several links, by a linear program for each placement and order of starts."""
     return min(
         rates_s(problem, place, order) for place in placements(problem) for order in permutations(range(problem.jobs))
     )
 
 
 def rates_s(problem, place, order):
-    """Return the makespan of the best rates, (6a) to (6e); unknown are makespan, starts, shares of j before start k."""
+    """Return the makespan of the best rates, (6a) to (6e); unknowns: makespan, starts, shares of j before start k."""
     jobs = problem.jobs
     megabits, seconds = 8e-6 * problem.input_bytes, problem.seconds[np.arange(jobs), place]
     links = [(problem.requester == u, limit / 1e6) for u, limit in enumerate(problem.egress_bps)]
@@ -158,13 +158,13 @@ def test_several_links_take_what_the_best_rates_of_all_orders_take(seed):
 
 
 def test_testbed_of_the_paper_takes_what_section_5_1_says(network_problem):
-    # Makespan paper, 5.1: 9.6 s.
+    # Makespan paper, section 5.1: 9.6 s.
     problem = network_problem([2400, 2400, 2400, 7200], [0, 1, 2, 3], [1000] * 4, [0, 1], [1000, 500])
     assert balance(problem, HORIZON_S, Limits(), 0.0).schedule.makespan_s == pytest.approx(9.6)
 
 
 def test_one_job_computes_while_the_input_of_the_other_is_sent():
-    # One host, 1 Mb/s.  The long job first: sent 0..1, computes 1..3; the other is sent 1..4 and computes 4..5.
+    # One host, 1 Mb/s.  The long job is sent 0..1 and computes 1..3; the other one is sent 1..4 and computes 4..5.
     problem = BatchProblem(
         seconds=[[1.0], [2.0]], input_bytes=[375_000, 125_000], requester=[0, 0], egress_bps=[1e6], responder=[0],
         ingress_bps=[1e6],
@@ -173,8 +173,8 @@ def test_one_job_computes_while_the_input_of_the_other_is_sent():
 
 
 def test_slot_loads_the_function_of_the_input_that_comes_first_and_then_the_other():
-    # 1 Mb/s, 2 s per load.  The slot has function 1, whose input takes 4 s; that of function 0 takes 1 s.  Function 1
-    # first: 4..5, load 5..7, 7..8.  Function 0 first: load 0..2, 2..3, load 3..5, 5..6.
+    # 1 Mb/s, 2 s per load.  The slot holds function 1, whose input takes 4 s; that of function 0 takes 1 s.  Function 1
+    # first: run 4..5, load 5..7, run 7..8.  Function 0 first: load 0..2, run 2..3, load 3..5, run 5..6.
     problem = BatchProblem(
         seconds=[[1.0], [1.0]], input_bytes=[125_000, 500_000], requester=[0, 0], egress_bps=[1e6], responder=[0],
         ingress_bps=[np.inf], function=[0, 1], loaded=[1], load_s=[2.0],
@@ -201,7 +201,7 @@ def test_no_policy_is_better_and_the_checker_accepts_plan_and_bound(seed, verdic
 
 @pytest.fixture
 def hard():
-    """A batch with 15 % between its simple bounds and what is found quickly."""
+    """Return a batch with 15 % between its simple bounds and the plans that are found quickly."""
     return random_problem(2, 6, 2, responders=2, requesters=2, release=True)
 
 
@@ -251,7 +251,7 @@ def test_refuses_what_is_not_in_its_models(changed, complaint):
 
 
 def test_refuses_large_problems_and_says_the_limit():
-    # A joint batch has a whole number per job, accelerator and place in the order: 30 * 10 * 30.
+    # A joint batch has an integer variable per job, accelerator and position in the order: 30 * 10 * 30.
     with pytest.raises(ValueError, match="9000 integer variables, the limit is 5000"):
         decide(Exact(), random_problem(1, 30, 10))
 
@@ -273,7 +273,7 @@ def test_cbc_finds_the_same_where_highs_is_missing(monkeypatch):
 
 
 def test_bound_is_none_that_a_pool_beats_by_loading_before_time_0():
-    # A pool loads for half a second before time 0 and computes for one second after 0.5 s.
+    # A pool loads for 0.5 s before time 0, and then computes for 1 s after 0.5 s.
     loads = {"function": [1, 1], "loaded": [-1, -1], "load_s": [1.0, 1.0]}
     problem = BatchProblem(
         seconds=[[1.0, 1.0]] * 2, input_bytes=[0, 0], requester=[0, 0], egress_bps=[np.inf], responder=[0, 0],

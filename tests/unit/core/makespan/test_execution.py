@@ -9,7 +9,7 @@ from fpga_pool.core.types import BatchProblem
 
 
 def by_the_rule(problem, accelerator, order, arrived_s):
-    """Start times (J,) when each slot asks `next_action` whenever it is idle, entry by entry."""
+    """Return start times (J,) if each slot calls `next_action` whenever it is idle, entry by entry."""
     start_s = np.zeros(problem.jobs)
     left = [[job for job in order.tolist() if accelerator[job] == slot] for slot in range(problem.accelerators)]
     now_s = np.where(problem.ready_s > 0.0, problem.ready_s, -problem.head_start_s)

@@ -14,7 +14,7 @@ def add(fluid, flow, requester, responder, bits):
 
 
 def test_higher_priority_takes_all_and_lower_follows():
-    # 100 bits at 10 bps each over one link: the first until 10 s, the second from then until 20 s.
+    # 100 bits each over one link at 10 bps: the first flow until 10 s, the second one from then until 20 s.
     fluid = network([10], [10], 2)
     add(fluid, 0, 0, 0, 100)
     add(fluid, 1, 0, 0, 100)
@@ -30,7 +30,7 @@ def test_higher_priority_takes_all_and_lower_follows():
 
 
 def test_flow_that_arrives_later_with_higher_priority_interrupts():
-    # Flow 1 alone until 4 s (40 bits); flow 0 needs 30 bits, 4..7 s; flow 1 ends its other 60 bits at 13 s.
+    # Flow 1 runs alone until 4 s (40 bits).  Flow 0 needs 30 bits, 4..7 s.  Flow 1 ends its other 60 bits at 13 s.
     fluid = network([10, 10], [10], 2)
     add(fluid, 1, 0, 0, 100)
     fluid.advance(4.0)
@@ -44,7 +44,7 @@ def test_flow_that_arrives_later_with_higher_priority_interrupts():
 
 
 def test_flow_of_lower_priority_uses_what_the_other_link_leaves():
-    # Flow 0 is held to 4 bps by its egress; flow 1 gets the other 6 bps of the ingress.
+    # Flow 0 is limited to 4 bps by its egress; flow 1 gets the other 6 bps of the ingress.
     fluid = network([4, 100], [10], 2)
     add(fluid, 0, 0, 0, 40)
     add(fluid, 1, 1, 0, 60)
@@ -78,7 +78,7 @@ def test_one_unlimited_side_leaves_the_other_to_decide():
 
 
 def test_short_transfer_late_on_the_clock_still_carries_its_bytes():
-    # At 1e9 s the clock ticks in 1.2e-7 s, and the transfer takes 1e-9 s.
+    # At 1e9 s the clock has a resolution of 1.2e-7 s, and the transfer takes 1e-9 s.
     fluid = network([1e12], [1e12], 1)
     fluid.advance(1e9)
     add(fluid, 0, 0, 0, 1000)
@@ -103,8 +103,8 @@ def test_nothing_moves_without_bytes_or_limits_or_on_one_host():
 
 
 def test_transmit_starts_each_input_at_its_release():
-    # 1000 bits at 1000 bps.  Job 1 is released at 0.5 s and has the higher priority: 0.5..1.5 s; job 0 sends 0..0.5
-    # and 1.5..2 s.  Job 2 needs no time: it is there at its release.
+    # 1000 bits at 1000 bps.  Job 1 is released at 0.5 s and has the higher priority: 0.5..1.5 s.  Job 0 sends 0..0.5 s
+    # and 1.5..2 s.  Job 2 needs no time and arrives at its release.
     moved = transmit(problem(release_s=[0.0, 0.5, 0.25]), np.array([0, 0, 1]), np.array([2, 1, 0]))
     assert moved.arrived_s == pytest.approx([2.0, 1.5, 0.25])
     assert moved.segments.flow.tolist() == [0, 0, 1]
@@ -114,7 +114,7 @@ def test_transmit_starts_each_input_at_its_release():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_rates_are_those_of_strict_priority_at_every_time(seed):
-    # Against the definition, flow by flow: min(what is left of the egress, what is left of the ingress).
+    # Compared with the definition, flow by flow: the minimum of the remaining egress and the remaining ingress.
     rng = np.random.default_rng(seed)
     jobs, requesters, responders = 40, 5, 4
     batch = BatchProblem(

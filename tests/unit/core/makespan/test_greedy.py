@@ -1,4 +1,4 @@
-"""Plans that take as good as no time to make."""
+"""Plans that take almost no time to make."""
 
 import numpy as np
 import pytest
@@ -27,12 +27,12 @@ def test_where_nothing_moves_it_is_the_plan_of_earliest_completion(compute_probl
 
 
 def test_jobs_that_take_no_time_are_spread_all_the_same(compute_problem):
-    # What they take in truth is more than the time model says.
+    # In reality they take longer than the time model says.
     assert np.bincount(greedy_plan(compute_problem(np.zeros((8, 4))), "").accelerator).tolist() == [2, 2, 2, 2]
 
 
 def test_inputs_follow_each_other_on_a_link(network_problem):
-    # 8 Mb and 4 Mb from two requesters to one responder at 8 Mbit/s: 1 s, then half a second.
+    # 8 Mb and 4 Mb from two requesters to one responder at 8 Mbit/s take 1 s, then 0.5 s.
     plan = greedy_plan(network_problem([8, 4], [0, 1], [100, 100], [0], [8]), "")
     assert plan.segment_begin_s.tolist() == pytest.approx([0.0, 1.0])
     assert plan.segment_end_s.tolist() == pytest.approx([1.0, 1.5])
@@ -43,7 +43,7 @@ def test_inputs_follow_each_other_on_a_link(network_problem):
     [
         (6.0, [0.0, 0.0], 3.0),
         (6.0, [0.0, 2.0], 4.0),  # 2 s of one, then 2 s of both
-        (1.0, [0.0, 5.0], 1.0),  # the second one comes too late
+        (1.0, [0.0, 5.0], 1.0),  # the second one is ready too late
         (0.0, [3.0], 0.0),
     ],
 )
@@ -56,7 +56,7 @@ def test_effort_fits_what_a_batch_takes(compute_problem, network_problem):
     assert fitting_effort(compute_problem(np.ones((100, 10))), 0.02, 300) == 200
     assert fitting_effort(compute_problem(np.ones((100, 10))), 0.02, 50) == 50
     assert fitting_effort(compute_problem(np.full((100, 10), 0.01)), 0.02, 300) == 0
-    # 80 Mb leave one requester with 8 Mbit/s: 10 s too.
+    # 80 Mb leave one requester at 8 Mbit/s, which takes 10 s as well.
     assert fitting_effort(network_problem([40, 40], [0, 0], [8], [0, 1], [100, 100]), 0.02, 300) == 200
 
 
@@ -65,7 +65,8 @@ def test_a_sparing_policy_plans_short_batches_quickly_and_searches_for_long_ones
     seconds = np.random.default_rng(2).uniform(1.0, 5.0, (40, 5))
     short, long = compute_problem(seconds / 1000), compute_problem(seconds)
     rng = np.random.default_rng(0)
-    assert policy.decide(short, None, 0.0, rng).makespan_s == greedy_plan(short, "").makespan_s
+    for each in (policy, policy.searching(None, None, lambda: 0.0)):
+        assert each.decide(short, None, 0.0, rng).makespan_s == greedy_plan(short, "").makespan_s
     assert policy.decide(long, None, 0.0, rng).makespan_s < greedy_plan(long, "").makespan_s
 
 

@@ -1,4 +1,4 @@
-"""Batches whose functions have to be loaded: the case of every pool."""
+"""Batches whose functions have to be loaded, as in every pool."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SLOTS_OF_A_CARD = 4
 
 
 def on_cards(seed, jobs=40, cards=3):
-    """Three functions on cards of four slots, one of them large, which load one after the other."""
+    """Return jobs of three functions on cards of four slots, one of them large, which load one after the other."""
     rng = np.random.default_rng(seed)
     slots = np.arange(cards * SLOTS_OF_A_CARD)
     is_large = slots % SLOTS_OF_A_CARD == SLOTS_OF_A_CARD - 1
@@ -30,7 +30,7 @@ def on_cards(seed, jobs=40, cards=3):
 
 @pytest.fixture(scope="module")
 def pairs():
-    """(plan of `ect`, plan of `makespan` by little effort) of some problems."""
+    """Return (plan of `ect`, plan of `makespan` with little effort) for some problems."""
     found = []
     for seed in range(8):
         problem, rng = on_cards(seed), np.random.default_rng(0)
@@ -56,7 +56,7 @@ def test_plans_are_valid(verdict):
         found = plan(problem, MakespanParams(effort=20))
         assert found.lower_bound_s <= found.makespan_s
         said = verdict(problem, found)
-        # The checker does not know that slots load before time 0.
+        # The checker does not know that slots may load before time 0.
         assert [fault for fault in said["faults"] if "loaded" not in fault] == []
 
 

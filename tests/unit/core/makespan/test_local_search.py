@@ -17,10 +17,10 @@ def two_slots(seconds, megabits, requester, egress_mbps, ingress_mbps):
 
 
 def test_a_responder_alone_receives_what_its_requesters_can_send():
-    # Backwards: slot 0 computes job 0 until 1 s and job 1 until 3 s, slot 1 computes job 2 until 2 s. From 1 s on job 0
-    # (200 Mb at 100 Mbps) is sent until 3 s. Job 2, of the same requester, begins then, and goes before job 1, because
-    # its requester has more to send: it ends at 1 + (200 + 100) / 100 = 4 s. Job 1 (150 Mb) has what ingress leaves,
-    # 50 Mbps, from 3 s to 4 s, then its own 100 Mbps: 4 + (150 - 50) / 100 = 5 s.
+    # In reversed time: slot 0 computes job 0 until 1 s and job 1 until 3 s, slot 1 computes job 2 until 2 s.  From 1 s
+    # on job 0 (200 Mb at 100 Mbps) is sent until 3 s.  Job 2 of the same requester begins then.  It precedes job 1,
+    # since its requester has more to send, and ends at 1 + (200 + 100) / 100 = 4 s.  Job 1 (150 Mb) has the rest of the
+    # ingress, 50 Mbps, from 3 s to 4 s, then its own 100 Mbps: 4 + (150 - 50) / 100 = 5 s.
     seconds = [[1.0, 9.0], [2.0, 9.0], [9.0, 2.0]]
     problem = two_slots(seconds, [200, 150, 100], [0, 1, 0], [100, 100], 150)
     placed = LocalSearch(problem).start(np.array([0, 0, 1]), np.array([0, 1, 2]))
@@ -33,8 +33,8 @@ def test_a_responder_alone_receives_what_its_requesters_can_send():
 
 
 def test_a_responder_waits_for_what_its_requester_sends_to_another():
-    # Job 0 (200 Mb at 100 Mbps) is computed on responder 0 at 1 s and sent until 3 s; job 1, computed on responder 1 at
-    # 2 s, is of the same requester and begins to move then: its 100 Mb have arrived at 4 s.
+    # Job 0 (200 Mb at 100 Mbps) is computed on responder 0 at 1 s and sent until 3 s.  Job 1, computed on responder 1
+    # at 2 s, has the same requester and begins to move then: its 100 Mb have arrived at 4 s.
     problem = BatchProblem(
         seconds=[[1.0, 9.0], [9.0, 2.0]], input_bytes=[25_000_000, 12_500_000], requester=[0, 0], egress_bps=[1e8],
         responder=[0, 1], ingress_bps=[1e9, 1e9],
@@ -74,14 +74,14 @@ def test_local_search_shortens_a_poor_placement_and_keeps_its_books():
 
 
 def longest_last(seconds, due_s):
-    """Return when a slot releases jobs of these seconds."""
+    """Return when a slot releases jobs of these seconds and due times."""
     release_s = np.zeros(len(seconds))
     joint.longest_last(np.array(seconds)[:, None], np.zeros(len(seconds), np.int64), np.array(due_s), release_s)
     return release_s.tolist()
 
 
 def test_a_slot_computes_the_longest_job_last_that_is_not_late_then():
-    # At 6 s jobs 0 and 1 may end: the longer one. At 4 s jobs 0 and 2 may: the longer one.
+    # At 6 s job 0 or 1 may end, so the longer one does.  At 4 s job 0 or 2 may end, so the longer one does.
     assert longest_last([1.0, 2.0, 3.0], [6.0, 6.0, 4.0]) == [1.0, 6.0, 4.0]
 
 
@@ -90,7 +90,7 @@ def test_where_all_are_late_the_one_due_last_is_computed_last():
 
 
 def test_each_slot_computes_last_what_may_be_released_last_of_all_it_has_left():
-    # Small whole numbers: many jobs are due together, or are equally long.
+    # Small whole numbers, so that many jobs are due together or equally long.
     rng = np.random.default_rng(2)
     seconds = rng.integers(1, 6, (300, 4)).astype(np.float64)
     slot, due_s, release_s = rng.integers(0, 4, 300), rng.integers(0, 250, 300).astype(np.float64), np.zeros(300)
@@ -106,7 +106,7 @@ def test_each_slot_computes_last_what_may_be_released_last_of_all_it_has_left():
 
 
 def test_changes_look_among_the_slots_on_which_a_job_is_quickest(monkeypatch):
-    # In blocks of two rows, the last one alone; of three columns the two least.
+    # In blocks of two rows, with the last row alone: the two smallest of three columns.
     monkeypatch.setattr(local_search, "_ROWS", 2)
     quick = local_search._quickest(np.array([[3.0, 1.0, 2.0], [1.0, np.inf, 2.0], [5.0, 4.0, 6.0]]), 2)
     assert np.sort(quick, axis=1).tolist() == [[1, 2], [0, 2], [0, 1]]

@@ -4,7 +4,7 @@ import pytest
 from fpga_pool.core.makespan.paper.ncjm import Ncjm, NcjmParams
 from fpga_pool.core.types import BatchProblem
 
-#: 1 s at 1 Gbps.
+#: The bytes of 1 s at 1 Gbps.
 SECOND = 125_000_000
 
 
@@ -13,7 +13,7 @@ def plan(problem, **params):
 
 
 def problem(seconds, gigabits, **arrays):
-    """One requester and one responder of 1 Gbps unless `arrays` says otherwise."""
+    """Return a problem of one requester and one responder with 1 Gbps, except for the given `arrays`."""
     accelerators = np.shape(seconds)[1]
     given = {
         "seconds": seconds, "input_bytes": [round(SECOND * gigabit) for gigabit in gigabits],
@@ -23,7 +23,7 @@ def problem(seconds, gigabits, **arrays):
 
 
 def test_an_input_arrives_when_its_accelerator_gets_free():
-    # Shortest first: job 1 is sent 0..1 and computes 1..3; job 0 would be there at 2, and is sent thinly until 3.
+    # Shortest first: job 1 is sent 0..1 and computes 1..3.  Job 0 could arrive at 2, but is sent more slowly until 3.
     found = plan(problem([[4.0], [2.0]], [1, 1]))
     assert found.start_s == pytest.approx([3.0, 1.0])
     assert found.segment_begin_s == pytest.approx([1.0, 0.0])
@@ -43,27 +43,27 @@ def test_the_longest_may_compute_first():
 
 
 def test_a_late_input_moves_all_later_starts():
-    # 3 s of transfer for the first: it computes 3..4, the second 4..6, sent 3..4 because the link is full before.
+    # The first transfer takes 3 s: job 0 computes 3..4 and job 1 4..6, sent 3..4 because the link is full before.
     found = plan(problem([[1.0], [2.0]], [3, 1]))
     assert found.start_s == pytest.approx([3.0, 4.0])
     assert found.segment_begin_s == pytest.approx([0.0, 3.0])
 
 
 def test_the_job_that_can_start_first_is_sent_first():
-    # Two accelerators, 1 is free at 2 s.  Job 0 on accelerator 0 is sent at once; job 1 then until 2 s.
+    # Accelerator 1 is free at 2 s.  Job 0 on accelerator 0 is sent at once, job 1 after it until 2 s.
     found = plan(problem([[1.0, np.inf], [np.inf, 1.0]], [1, 1], ready_s=[0.0, 2.0]))
     assert found.segment_end_s == pytest.approx([1.0, 2.0])
     assert found.start_s == pytest.approx([1.0, 2.0])
 
 
 def test_bandwidth_is_that_of_the_host_and_starts_are_those_of_its_accelerators():
-    # Two accelerators of one responder: 1 s each over the same link, one after the other.
+    # Two accelerators of one responder: the inputs take 1 s each over the same link, one after the other.
     found = plan(problem([[1.0, np.inf], [np.inf, 1.0]], [1, 1]))
     assert sorted(found.start_s.tolist()) == pytest.approx([1.0, 2.0])
 
 
 def test_jobs_of_responders_stay_at_home():
-    # Elsewhere it would compute in 1 s instead of 3 and be sent in 0.1 s.
+    # Elsewhere it would compute for 1 s instead of 3 s, and be sent in 0.1 s.
     found = plan(problem([[3.0, 1.0]], [0.1], responder=[0, 1], ingress_bps=[1e9, 1e9], local_host=[0]))
     assert found.accelerator.tolist() == [0]
     assert (len(found.segment_job), found.makespan_s) == (0, 3.0)

@@ -1,4 +1,4 @@
-"""What every batch policy must keep, whatever it is called."""
+"""The contract that every batch policy must keep."""
 
 import time
 
@@ -17,7 +17,7 @@ from support.pages import blocks, path_of
 STATELESS_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-#: Of policies that search: a fifth of what `makespan` does unless it is told otherwise.
+#: The effort of searching policies: a fifth of the default of `makespan`.
 EFFORT = 60
 
 
@@ -47,7 +47,7 @@ def test_checker_accepts_every_plan_and_its_bound(policy, verdict, problems, dat
     assert plan.makespan_s == pytest.approx(said["makespan_s"], rel=1e-9)
     assert (plan.start_s >= problem.release_s).all()
     assert plan.lower_bound_s <= plan.makespan_s
-    # The claim is cut off at the makespan only for rounding.
+    # Capping the claimed bound at the makespan corrects only rounding.
     assert lower_bound(problem, plan.makespan_s).seconds <= plan.makespan_s * (1 + 1e-9)
     if (problem.local_host < 0).all():  # the checker's own bound counts local jobs as sent
         assert said["proven_bound_s"] <= plan.makespan_s * (1 + 1e-6)
@@ -75,7 +75,7 @@ def test_slots_that_queue_by_start_time_reproduce_the_plan(policy, problems, dat
 
 
 def test_one_job_on_one_accelerator_is_optimal_and_proved(policy):
-    # 125 MB = 1000 Mb at 500 Mbps: 2 s, and 3 s of compute.
+    # 125 MB = 1000 Mb at 500 Mbps take 2 s, and compute 3 s.
     problem = BatchProblem(
         seconds=[[3.0]], input_bytes=[125_000_000], requester=[0], egress_bps=[1e9], responder=[0], ingress_bps=[5e8]
     )
@@ -86,7 +86,7 @@ def test_one_job_on_one_accelerator_is_optimal_and_proved(policy):
 
 
 def test_two_jobs_each_go_where_they_are_quick(policy, compute_problem):
-    # Optimum 1 s: each on the accelerator it likes.  Both baselines choose an accelerator's job, so ties of size
+    # The optimum is 1 s: each on its fast accelerator.  Both baselines choose jobs for accelerators, so ties in size
     # cannot mislead them here: SJF by completion time, LJF because job 1 is larger and accelerator 0 cannot run it.
     plan = decide(policy, compute_problem([[1.0, np.inf], [np.inf, 1.0]]))
     assert plan.accelerator.tolist() == [0, 1]
@@ -103,7 +103,7 @@ def test_empty_batch_gives_empty_plan(policy):
 
 
 def test_job_at_its_own_host_needs_no_transfer(policy):
-    # Over the network 8 s; on its own host the job starts at once.
+    # Over the network it takes 8 s; on its own host the job starts at once.
     problem = BatchProblem(
         seconds=[[2.0]], input_bytes=[10**9], requester=[0], egress_bps=[1e9], responder=[1],
         ingress_bps=[1e9, 1e9], local_host=[1],
@@ -120,7 +120,7 @@ def test_lower_group_computes_first(policy, compute_problem):
 
 
 def test_higher_group_goes_ahead_while_the_lower_is_not_released(policy, compute_problem):
-    # Job 0 (group 1) runs 0..1; job 1 (group 0) is released at 5.
+    # Job 0 (group 1) runs 0..1, since job 1 (group 0) is released only at 5.
     plan = decide(policy, compute_problem([[1.0], [1.0]], group=[1, 0], release_s=[0.0, 5.0]))
     assert plan.start_s.tolist() == [0.0, 5.0]
 

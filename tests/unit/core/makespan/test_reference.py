@@ -1,4 +1,4 @@
-"""What the makespan paper proves of its algorithms, measured against the optimum."""
+"""The guarantees that the makespan paper proves of its algorithms, measured against the optimum."""
 
 import numpy as np
 import pytest

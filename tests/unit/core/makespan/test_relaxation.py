@@ -12,7 +12,7 @@ def rng():
 
 @st.composite
 def instances(draw, most_slots=4):
-    """Up to 6 jobs, some pairs impossible, accelerators ready at different times."""
+    """Draw up to 6 jobs, with some impossible pairs and with accelerators that are ready at different times."""
     jobs, slots = draw(st.integers(1, 6)), draw(st.integers(1, most_slots))
     length_s = st.one_of(st.integers(1, 9).map(float), st.floats(0.01, 10.0), st.just(np.inf))
     seconds = np.array(draw(st.lists(length_s, min_size=jobs * slots, max_size=jobs * slots))).reshape(jobs, slots)
@@ -22,19 +22,19 @@ def instances(draw, most_slots=4):
 
 
 def test_splits_a_job_that_both_accelerators_share():
-    # Three jobs of 2 s on two accelerators: 3 s each, one job in halves.  No pair is longer than that.
+    # Three jobs of 2 s on two accelerators: 3 s each, with one job split in halves.  No pair is longer than that.
     found = one_shot(np.full((3, 2), 2.0), np.zeros(2))
     assert found.seconds == pytest.approx(3.0)
     assert len(found.job) == 4
 
 
 def test_allows_no_pair_longer_than_the_makespan():
-    # Split over both, job 0 would take 10 * 5 / 15 = 3.3 s; but T = 3.3 s would complete it on neither alone.  T = 5.
+    # Split over both, job 0 would take 10 * 5 / 15 = 3.3 s, but neither alone completes it within T = 3.3 s.  So T = 5.
     assert one_shot(np.array([[10.0, 5.0]]), np.zeros(2)).seconds == pytest.approx(5.0)
 
 
 def test_an_accelerator_that_gets_ready_later_does_not_count():
-    # (1a') for all accelerators would make T at least 100.
+    # (1a') for all accelerators would require T of at least 100.
     found = one_shot(np.array([[2.0, 1.0], [2.0, 1.0]]), np.array([0.0, 100.0]))
     assert found.seconds == pytest.approx(4.0)
     assert set(found.slot.tolist()) == {0}
@@ -53,7 +53,7 @@ def test_the_least_sum_of_shares_may_need_a_pair_that_its_makespan_forbids():
 
 
 def test_with_time_to_spare_nothing_is_split_or_slower_than_needed():
-    # Job 0 alone makes T 9 s.  The others fit on accelerator 1, where each takes 1 s; on the last one it would be 2 s.
+    # Job 0 alone makes T 9 s.  The others fit on accelerator 1, where each takes 1 s; on accelerator 2 it would be 2 s.
     found = one_shot(np.array([[9.0, np.inf, np.inf], *[[np.inf, 1.0, 2.0]] * 4]), np.zeros(3))
     assert found.seconds == pytest.approx(9.0)
     assert found.slot.tolist() == [0, 1, 1, 1, 1]
@@ -86,9 +86,9 @@ def test_a_solution_keeps_its_makespan_and_has_few_edges(instance):
 
 
 def test_reduced_sets_of_pairs_lose_nothing():
-    # 60 x 30 is solved on part of its pairs, and by bisection on all.
+    # 60 x 30 is solved on some of its pairs, and by bisection on all.
     seconds = rng().exponential(1.0, (60, 1)) * rng().uniform(0.8, 1.2, (60, 30))
-    for length in (1.0, 6.0):  # the longest job decides, or the work of all
+    for length in (1.0, 6.0):  # determined by the longest job, or by the total work
         stretched = seconds ** (1.0 / length)
         all_pairs = bisection(stretched, np.zeros(30), 1e-6, rng()).seconds
         assert one_shot(stretched, np.zeros(30)).seconds == pytest.approx(all_pairs, rel=1e-5)

@@ -1,4 +1,4 @@
-"""Re-planning what has not started."""
+"""Replanning of jobs that have not started."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ ONLY_APPEND = ReplanParams(effort=0)
 
 
 def computing(problem, accelerator, start_s, **changes):
-    """A plan under way of which nothing moves."""
+    """Return a plan under way without transfers."""
     return Underway(
         problem=problem,
         accelerator=np.array(accelerator),
@@ -73,7 +73,7 @@ def test_the_same_events_have_the_same_answer(compute_problem):
 
 
 def test_a_new_job_goes_behind_the_queue_that_lets_it_end_first(compute_problem):
-    # Queues end at 5 and 2; the new job takes 1 or 3 seconds: it ends at 6 or at 5.
+    # The queues end at 5 and 2; the new job takes 1 or 3 s, so it ends at 6 or 5.
     problem = compute_problem([[5.0, np.inf], [np.inf, 2.0], [1.0, 3.0]])
     found = replan(computing(problem, [0, 1, -1], [0.0, 0.0, 0.0]), ONLY_APPEND)
     assert found.plan.accelerator.tolist() == [0, 1, 1]
@@ -82,17 +82,17 @@ def test_a_new_job_goes_behind_the_queue_that_lets_it_end_first(compute_problem)
 
 
 def test_jobs_leave_a_queue_that_got_longer_than_planned(compute_problem):
-    # Accelerator 0 is 6 s late with what it computes; its three jobs of 1 s fit behind the other's two.
+    # Accelerator 0 is 6 s late with its running job; its three jobs of 1 s fit behind the other's two.
     problem = compute_problem(np.ones((5, 2)), ready_s=[6.0, 0.0])
     found = replan(computing(problem, [0, 0, 0, 1, 1], [0.0, 1.0, 2.0, 0.0, 1.0]))
     assert found.plan.accelerator.tolist() == [1, 1, 1, 1, 1]
     assert found.plan.makespan_s == 5.0
-    # Those that stay keep their turn.
+    # The jobs that stay keep their order.
     assert found.plan.start_s[[3, 4]].tolist() == [0.0, 1.0]
 
 
 def test_nobody_moves_for_less_than_it_is_worth(compute_problem):
-    # The rest would take 9.95 s instead of 10 s.
+    # A move would reduce 10 s to 9.95 s.
     problem = compute_problem([[5.0, 4.95], [5.0, 5.0]], ready_s=[0.0, 5.0])
     underway = computing(problem, [0, 0], [0.0, 5.0])
     assert not replan(underway, ReplanParams(gain=0.01)).placed.any()
@@ -100,7 +100,7 @@ def test_nobody_moves_for_less_than_it_is_worth(compute_problem):
 
 
 def test_a_batch_is_not_delayed_for_a_later_one(compute_problem):
-    # With the first batch's job out of its way the second one's, which is slow elsewhere, would end at 5 s.
+    # If the first batch's job moved away, the second one's, which is slow elsewhere, would end at 5 s.
     problem = compute_problem([[4.0, 4.5], [5.0, 20.0]], group=[0, 1])
     found = replan(computing(problem, [0, -1], [0.0, 0.0]))
     assert found.plan.accelerator.tolist() == [0, 0]
@@ -108,8 +108,8 @@ def test_a_batch_is_not_delayed_for_a_later_one(compute_problem):
 
 
 def test_a_search_is_asked_where_balancing_overlooks_that_a_link_is_busy():
-    # Accelerator 0 has two jobs of 4 s. The one that could move would end after 4.1 s on accelerator 1, but for the
-    # transfer that fills its link for 7.5 s; on accelerator 2 it takes 6.1 s.
+    # Accelerator 0 has two jobs of 4 s.  The one that could move would end after 4.1 s on accelerator 1, if a transfer
+    # did not fill its link for 7.5 s; on accelerator 2 it takes 6.1 s.
     problem = BatchProblem(
         seconds=[[4.0, np.inf, np.inf, np.inf], [4.0, 4.0, 6.0, np.inf], [np.inf, 0.0, np.inf, 0.0]],
         input_bytes=[0, 10**6, 75 * 10**6], requester=[0, 0, 1], egress_bps=[np.inf, np.inf],
@@ -130,7 +130,7 @@ def test_a_search_is_asked_where_balancing_overlooks_that_a_link_is_busy():
         return replace(plan, accelerator=np.array([0, 2, 3]))
 
     found = replan(underway, search=search)
-    # What has begun can run nowhere else.
+    # A job that has begun can run nowhere else.
     assert asked[0].seconds[2].tolist() == [np.inf, np.inf, np.inf, 0.0]
     assert found.method == "search"
     assert found.plan.start_s.tolist() == pytest.approx([0.0, 0.1, 7.5])
@@ -140,7 +140,7 @@ def test_a_lost_accelerator_runs_nothing_and_what_computed_there_is_planned_agai
     problem = compute_problem(np.full((4, 2), 2.0))
     plan = Ect().decide(problem, None, 0.0, np.random.default_rng(0))
     underway, left = underway_at(problem, plan, 1.0, lost=[0])
-    # Of two queues of two jobs, one has computed for a second; three jobs are left, two of them homeless.
+    # Two queues of two jobs have computed for a second each.  Three jobs are left, two of them without an accelerator.
     assert (len(left), int((~underway.kept).sum())) == (3, 2)
     found = replan(underway)
     assert set(found.plan.accelerator.tolist()) == {1}
@@ -148,8 +148,8 @@ def test_a_lost_accelerator_runs_nothing_and_what_computed_there_is_planned_agai
 
 
 def test_a_new_transfer_takes_what_those_under_way_leave(network_problem):
-    # 8 Mb are left of a transfer at 6 of the 8 Mbit/s of a link; 4 Mb more begin at 2 Mbit/s, and after 8/6 s take all:
-    # 2 * 8/6 = 2.667 Mb by then, the other 1.333 Mb in 1/6 s: 1.5 s.
+    # 8 Mb are left of a transfer at 6 of the 8 Mbit/s of a link.  Another 4 Mb begin at 2 Mbit/s, and get all after 8/6
+    # s: 2 * 8/6 = 2.667 Mb by then, the other 1.333 Mb in 1/6 s: 1.5 s.
     problem = network_problem([8, 4], [0, 1], [100, 100], [0], [8])
     under_way = Segments(np.array([0]), np.array([0.0]), np.array([8 / 6]), np.array([6e6]))
     found = replan(
@@ -166,7 +166,7 @@ def test_a_new_transfer_takes_what_those_under_way_leave(network_problem):
 
 
 def test_an_input_under_way_stays_where_it_goes(network_problem):
-    # Both responders are idle, but half of the first input has left.
+    # Both responders are idle, but half of the first input has been sent.
     problem = network_problem([4, 4], [0, 1], [8, 8], [0, 1], [4, 8])
     found = replan(
         Underway(
@@ -181,7 +181,7 @@ def test_an_input_under_way_stays_where_it_goes(network_problem):
 
 
 def test_transfers_behind_a_late_one_are_planned_again(network_problem):
-    # The first one will take a second longer than planned: the other begins a second later on the same link.
+    # The first transfer will take 1 s longer than planned, so the other one begins 1 s later on the same link.
     problem = network_problem([8, 4], [0, 1], [100, 100], [0], [4])
     late = Segments(np.array([0, 1]), np.array([0.0, 1.0]), np.array([2.0, 2.0]), np.full(2, 4e6))
     found = replan(
@@ -200,8 +200,8 @@ def test_transfers_behind_a_late_one_are_planned_again(network_problem):
 
 
 def test_what_is_left_of_a_transfer_that_is_not_as_planned_gets_what_the_others_leave(network_problem):
-    # 8 Mbit/s out, 6 and 8 in. The first one goes on with 6 until 2 s; the other was to go on with 2 for ever and gets
-    # 2 for 2 s, and then all: 4 Mbit of 8 are left for 0.5 s.
+    # 8 Mbit/s out, 6 and 8 in.  The first transfer continues at 6 until 2 s.  The other one was to continue at 2 to its
+    # end; it gets 2 for 2 s, and then all: 4 Mbit of 8 are left, for 0.5 s.
     problem = network_problem([12, 8], [0, 0], [8], [0, 1], [6, 8])
     under_way = Segments(np.array([0, 1]), np.zeros(2), np.array([2.0, 4.0]), np.array([6e6, 2e6]))
     found = replan(
@@ -238,7 +238,7 @@ def test_a_plan_under_way_of_another_problem_is_refused(compute_problem, change,
 
 @pytest.mark.parametrize(("seconds", "ready_s", "pays"), [(0.002, 0.0, False), (2.0, 0.0, True), (0.002, 1.0, True)])
 def test_a_sparing_policy_leaves_alone_what_is_over_in_a_moment(compute_problem, seconds, ready_s, pays):
-    # 20 jobs: at 0.1 ms each, and 2 % of the time, a plan pays from 0.1 s of work on; or where a slot is busy so long.
+    # 20 jobs at 0.1 ms each, and 2 % of the time: a plan pays from 0.1 s of work, or if a slot is busy for that long.
     problem = compute_problem(np.full((20, 2), seconds), ready_s=np.full(2, ready_s))
     underway = computing(problem, [0] * 20, np.arange(20) * seconds)
     found = Makespan().sparing(0.02).replan(underway, None, np.random.default_rng(0))

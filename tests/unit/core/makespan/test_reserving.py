@@ -1,11 +1,11 @@
-"""Prices of places, and what requests that take the cheapest place as they come complete in."""
+"""Prices of places, and the makespan of requests that take the cheapest place in the order of their arrival."""
 
 import numpy as np
 import pytest
 
 from fpga_pool.core.makespan.reserving import costs, place_prices, unavoidable_s
 
-#: Two kinds of requests on two classes of places: both are faster on the first, the long one needs it.
+#: Two kinds of requests on two classes of places: both are faster on the first, which the long one needs.
 SHORT, LONG = (100.0, 200.0), (1000.0, 2000.0)
 
 
@@ -22,9 +22,9 @@ def test_a_short_request_leaves_the_fast_places_that_long_ones_need():
 
 
 def test_it_takes_the_fast_place_where_there_are_enough_of_them():
-    # Of 20 places 18 are expected to be taken, by 9 of each kind: the fast ones last for both.
+    # Of 20 places, 18 are expected to be taken, 9 by each kind, so the fast ones suffice for both.
     assert [row.argmin() for row in priced([SHORT, LONG], [1, 1], [19, 1])] == [0, 0]
-    # The long one comes rarely.
+    # Long requests are rare.
     assert [row.argmin() for row in priced([SHORT, LONG], [99, 1], [10, 10])] != [0, 1]
 
 
@@ -45,7 +45,7 @@ def test_a_place_where_a_request_cannot_be_is_infinitely_expensive_and_does_not_
 
 @pytest.mark.parametrize("seed", range(5))
 def test_requests_in_any_order_complete_near_the_least_makespan(seed):
-    """40 long requests need the 40 fast places; placed where each ends first, short ones take half of them."""
+    """36 long requests need fast places; if each took the place where it ends first, short ones would get half."""
     rng = np.random.default_rng(seed)
     times_s, free, seen = np.array([SHORT, LONG]), np.array([40.0, 40.0]), np.ones(2)
     last_s = 0.0

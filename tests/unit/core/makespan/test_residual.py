@@ -10,7 +10,7 @@ def piece(begin_s, end_s, bps):
 
 @pytest.fixture
 def residual():
-    """One requester of 10 b/s and two responders of 8; 6 b/s to responder 0 from 1 to 3."""
+    """Return one requester of 10 b/s and two responders of 8 b/s; 6 b/s go to responder 0 from 1 to 3 s."""
     network = Residual(np.array([10.0]), np.array([8.0, 8.0]))
     network.take(0, 0, piece(1.0, 3.0, 6.0))
     return network
@@ -32,13 +32,13 @@ def test_least_is_what_is_left_at_all_later_times(residual):
 
 
 def test_fills_all_there_is_as_soon_as_possible(residual):
-    # 8 bits in the first second, 4 in the next two, 4 more at 8 b/s.
+    # 8 bits in the first second, 4 in the next two, then 4 more at 8 b/s.
     found = as_soon_as_possible(residual.between(0, 0, 0.0), 16.0)
     assert lists(found) == [[0.0, 1.0, 3.0], [1.0, 3.0, 3.5], [8.0, 2.0, 8.0]]
 
 
 def test_fills_the_same_share_of_all_to_end_in_time(residual):
-    # 8 + 4 bits could be sent by 3 s; half of it is enough.
+    # 8 + 4 bits could be sent by 3 s; half of that is enough.
     found = just_in_time(residual.between(0, 0, 0.0), 6.0, 3.0)
     assert lists(found) == [[0.0, 1.0], [1.0, 3.0], [4.0, 1.0]]
 

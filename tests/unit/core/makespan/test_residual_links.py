@@ -1,4 +1,4 @@
-"""What transfers under way leave of their links."""
+"""The bandwidth that transfers under way leave on their links."""
 
 import numpy as np
 import pytest
@@ -7,17 +7,17 @@ from fpga_pool.core.makespan.residual import Piece, Pieces, Residual, ResidualLi
 
 
 def residual(egress_bps, ingress_bps, pieces):
-    """Of pieces (requester, responder, begin, end, rate)."""
+    """Return the residual links of pieces (requester, responder, begin, end, rate)."""
     columns = np.array(pieces, float).reshape(-1, 5).T
     ends = columns[:2].astype(int)
     return ResidualLinks(np.array(egress_bps, float), np.array(ingress_bps, float), *ends, *columns[2:])
 
 
 def test_a_transfer_takes_what_each_moment_leaves_of_both_links():
-    # 8 b/s out, 4 b/s in; another sender takes 3 b/s of the ingress until 2 s: 1 b/s for 2 s, then 4 b/s for 2.5 s.
+    # 8 b/s out, 4 b/s in.  Another sender takes 3 b/s of the ingress until 2 s: 1 b/s for 2 s, then 4 b/s for 2.5 s.
     found = residual([8, 8], [4], [(1, 0, 0, 2, 3)])
     assert found.send(0, 0, 0.0, 12.0) == [Piece(0.0, 2.0, 1.0), Piece(2.0, 4.5, 4.0)]
-    # What it took is gone: the next one begins when it has ended.
+    # The bandwidth that it used is gone, so the next transfer begins when it has ended.
     assert found.send(0, 0, 0.0, 4.0) == [Piece(4.5, 5.5, 4.0)]
 
 
@@ -48,5 +48,5 @@ def test_many_transfers_one_after_the_other_are_those_of_the_array_form(seed):
         assert pieces.bps @ (pieces.end_s - pieces.begin_s) == pytest.approx(bits)
         slow.take(requester, responder, pieces)
         taken += [(requester, responder, *piece) for piece in zip(*pieces, strict=True)]
-        if number == 20:  # as if all so far had been under way
+        if number == 20:  # as if all pieces so far were under way
             quick = residual(egress_bps, ingress_bps, taken)

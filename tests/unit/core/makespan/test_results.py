@@ -9,12 +9,12 @@ from fpga_pool.core.makespan import Ect, MakespanParams, plan
 from fpga_pool.core.types import BatchProblem
 
 STATELESS_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-#: Relative slack of rounding, as the independent checker allows.
+#: Relative tolerance for rounding, as in the independent checker.
 SLACK = 1e-6
 
 
 def batch(megabits_in, seconds, megabits_out, mbps=1000.0, **optional):
-    """One requester and one responder with links of `mbps` both ways."""
+    """Return one requester and one responder with links of `mbps` in both directions."""
     return BatchProblem(
         seconds=seconds,
         input_bytes=[round(mb * 1e6 / 8) for mb in megabits_in],
@@ -28,7 +28,7 @@ def batch(megabits_in, seconds, megabits_out, mbps=1000.0, **optional):
 
 
 def overload(owner, limit_bps, found):
-    """Largest relative excess of results over a link's limit, but for slivers of time."""
+    """Return the largest relative excess of results over a link's limit, ignoring slivers of time."""
     worst = 0.0
     sliver_s = SLACK * found.completion_s
     for link in np.unique(owner).tolist():
@@ -44,7 +44,7 @@ def overload(owner, limit_bps, found):
 
 
 def check_results(problem, found):
-    """Every result is sent whole, after its job and within the limits; the completion is that of the last."""
+    """Check that results are sent completely, after their jobs and within the limits, and that the last one counts."""
     end_s = found.start_s + problem.seconds[np.arange(problem.jobs), found.accelerator]
     responder = problem.responder[found.accelerator]
     unlimited = np.isinf(problem.requester_ingress_bps[problem.requester])
@@ -79,28 +79,28 @@ def test_results_flow_back_whole_and_within_limits(verdict, problems, policy, da
 
 
 def test_one_job_takes_input_compute_and_result():
-    # 1000 Mb in at 1 Gbps, 2 s, 3000 Mb out: 1 + 2 + 3 s, and the bound knows.
+    # 1000 Mb in at 1 Gbps, 2 s, 3000 Mb out: 1 + 2 + 3 s, which is also the bound.
     found = plan(batch([1000], [[2.0]], [3000]))
     assert (found.makespan_s, found.completion_s) == pytest.approx((3.0, 6.0))
     assert found.completion_bound_s == pytest.approx(6.0)
 
 
 def test_a_load_while_the_input_moves_is_no_part_of_the_bound():
-    # 1000 Mb in at 1 Gbps while another function is loaded for 1 s, 2 s, 3000 Mb out: 6 s as before.
+    # 1000 Mb in at 1 Gbps, during a load of another function for 1 s, then 2 s, then 3000 Mb out: 6 s as before.
     loading = {"function": [0], "loaded": [-1], "load_s": [1.0]}
     found = plan(batch([1000], [[2.0]], [3000], **loading))
     assert (found.completion_s, found.completion_bound_s) == pytest.approx((6.0, 6.0))
 
 
 def test_johnsons_rule_where_links_alone_take_time():
-    # In 1, 3 s; out 3, 1 s.  The short input first: out from 1 to 4 s, then the other until 5 s; else 3 + 1 + 3 = 7 s.
+    # In 1, 3 s; out 3, 1 s.  Short input first: out from 1 to 4 s, then the other one until 5 s; else 3 + 1 + 3 = 7 s.
     found = plan(batch([3000, 1000], [[0.0], [0.0]], [1000, 3000]))
     assert found.completion_s == pytest.approx(5.0)
     assert found.completion_bound_s == pytest.approx(5.0)
 
 
 def test_results_choose_the_responder_with_the_faster_way_out():
-    # Same time to compute; 4000 Mb take 4 s from the first responder, 1 s from the second.
+    # Both compute equally fast; 4000 Mb take 4 s from the first responder, and 1 s from the second.
     problem = BatchProblem(
         seconds=[[1.0, 1.0]], input_bytes=[0], output_bytes=[500_000_000], requester=[0], egress_bps=[np.inf],
         responder=[0, 1], ingress_bps=[np.inf, np.inf], responder_egress_bps=[1e9, 4e9],
@@ -117,8 +117,9 @@ def test_results_of_local_jobs_need_no_transfer():
 
 
 def test_batch_of_the_papers_workload_with_results_stays_within_1_4_of_its_bound():
-    # Section 5.2 with results as large as inputs.  1.355 is reached; how much of that is the bound is not known: it
-    # counts each link alone, though a requester with few large jobs cannot use both of its directions at once.
+    # Section 5.2 with results as large as inputs.  1.355 is reached.  It is unknown how much of that is due to the
+    # bound, which counts each link alone, though a requester with few large jobs cannot use both of its directions at
+    # once.
     rng = np.random.default_rng(5)
     megabits = rng.exponential(200, 300)
     size = (megabits * 1e6 / 8).astype(np.int64)

@@ -23,18 +23,18 @@ def test_whole_jobs_stay_where_they_are():
 
 
 def test_a_tree_gives_each_job_the_child_with_most_of_it():
-    # Root job 0 with accelerators 0 and 1; job 1 hangs on 1 and has 2 and 3 below.
+    # The root is job 0 with accelerators 0 and 1; below 1 is job 1, with 2 and 3 below it.
     assert rounded((0, 0, 0.4), (0, 1, 0.6), (1, 1, 0.8), (1, 2, 0.15), (1, 3, 0.05)) == [1, 2]
 
 
 def test_a_cycle_gives_each_job_the_next_accelerator():
-    # 0 - a0 - 1 - a1 - 0: one direction or the other, never both on one.
+    # The cycle is 0 - a0 - 1 - a1 - 0: the jobs go in either direction, never both to one accelerator.
     assert sorted(rounded((0, 0, 0.5), (0, 1, 0.5), (1, 0, 0.5), (1, 1, 0.5))) == [0, 1]
 
 
 def test_a_job_that_loses_its_edge_to_the_cycle_is_the_root_of_its_tree():
-    # Cycle of jobs 0, 1 and accelerators 0, 1; job 2 on accelerator 0 of the cycle and on 2; job 3 below on 2 and 3.
-    # Job 2 would have most of itself on 0, which is taken; it gets 2, so job 3 gets 3 although 2 has most of it.
+    # A cycle of jobs 0, 1 and accelerators 0, 1.  Job 2 is on accelerator 0 of the cycle and on 2, job 3 on 2 and 3.
+    # Job 2 has its largest share on 0, which is taken.  It gets 2, so job 3 gets 3, although its largest share is on 2.
     found = rounded(
         (0, 0, 0.5), (0, 1, 0.5), (1, 0, 0.5), (1, 1, 0.5), (2, 0, 0.9), (2, 2, 0.1), (3, 2, 0.9), (3, 3, 0.1)
     )  # fmt: skip
@@ -43,7 +43,7 @@ def test_a_job_that_loses_its_edge_to_the_cycle_is_the_root_of_its_tree():
 
 
 def test_two_cycles_in_one_component_are_untangled_first():
-    # Two jobs on three accelerators, all shares a third: 6 edges on 5 nodes.
+    # Two jobs on three accelerators, all shares a third: 6 edges between 5 nodes.
     edges = [(job, slot, 1 / 3) for job in range(2) for slot in range(3)]
     tangled, seconds = relaxed(*edges), np.full((2, 3), 3.0)
     untangled = pseudo_forest(tangled, seconds, np.zeros(3))

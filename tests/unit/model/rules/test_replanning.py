@@ -101,6 +101,15 @@ def test_a_job_that_was_moved_often_stays(queued):
     assert all(begun for job, begun in zip(asked.jobs, asked.underway.begun, strict=True) if job.uuid in moved)
 
 
+def test_an_attempt_that_a_drain_has_ended_does_not_count_as_a_move(queued):
+    queued.bring(queue(queued, R0)[0].uuid, JobState.COMPLETED)
+    queued.drain(R0)
+    placed = {job.uuid for job in queued.replan().placed}
+    asked = queued.asked()
+    assert {job.attempt for job in asked.jobs if job.uuid in placed} == {2}
+    assert placed <= {job.uuid for job, begun in zip(asked.jobs, asked.underway.begun, strict=True) if not begun}
+
+
 def test_what_changes_meanwhile_is_left_out(queued):
     for job in queue(queued, R1):
         queued.bring(job.uuid, JobState.COMPLETED)

@@ -1,4 +1,4 @@
-"""Tiny traces whose outcome is worked out by hand."""
+"""Tiny traces with outcomes computed by hand."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def card(speedup, slots, *, load_s=0.5, io_bps=0.0, preemptible=False, kept=True
 
 
 def trace(*rows, patience_s=1.0) -> Trace:
-    """Jobs of (function, arrival, work)."""
+    """Return a trace of jobs (function, arrival, work)."""
     function, arrival_s, work_s = zip(*rows, strict=True)
     return Trace(
         jobs=tuple(f"j{i}" for i in range(len(rows))), function=function, arrival_s=arrival_s, work_s=work_s,
@@ -35,7 +35,7 @@ def trace(*rows, patience_s=1.0) -> Trace:
 
 @pytest.mark.parametrize("name", policy_names("online"))
 def test_one_job_loads_and_runs(name):
-    # Loaded 1.0..1.5, runs 1.5..2.5: 4 vCPU-seconds over 10 s.
+    # It loads 1.0..1.5 and runs 1.5..2.5: 4 vCPU-seconds in 10 s.
     found = simulate(card([4.0], 1), trace((0, 1.0, 1.0)), load_policy("online", name), horizon_s=10.0, preloads=False)
     assert (found.record.begin_s[0], found.record.end_s[0]) == (1.5, 2.5)
     assert found.mean_benefit_vcpus == pytest.approx(0.4)
@@ -43,28 +43,28 @@ def test_one_job_loads_and_runs(name):
 
 
 def test_what_is_loaded_ahead_runs_at_once():
-    # The only function is loaded when the policy first looks, 0..0.5: the job runs 0.5..1.5.
+    # The only function is loaded at the first decision, 0..0.5; the job runs 0.5..1.5.
     found = simulate(card([4.0], 1), trace((0, 0.5, 1.0)), BenefitPlus(), interval_s=0.1)
     assert (found.record.begin_s[0], found.record.end_s[0], found.reconfigurations) == (0.5, 1.5, 1)
 
 
 def test_jobs_that_come_at_time_0_are_known_when_the_first_load_is_chosen():
-    # Of two functions alike the one asked for at 0 is loaded, 0..0.5, although its job would not wait for another.
+    # Of two equal functions the one requested at 0 is loaded, 0..0.5, although its job would not wait for another load.
     found = simulate(card([4.0, 4.0], 1), trace((1, 0.0, 1.0), (1, 3.0, 1.0), patience_s=0.4), BenefitPlus())
     assert found.record.begin_s.tolist() == [0.5, 3.0]
 
 
 def test_job_gives_up_and_runs_on_its_cpu_for_its_speedup():
-    # The slot runs 0.5..3.5; the second job gives up at 1.1 and takes 4 s on a vCPU.
+    # The slot runs 0.5..3.5.  The second job gives up at 1.1 and takes 4 s on a vCPU.
     found = simulate(card([4.0], 1), trace((0, 0.0, 3.0), (0, 0.1, 1.0)), BenefitReplace())
     assert found.record.where.tolist() == [FPGA, CPU]
     assert (found.record.begin_s[1], found.record.end_s[1]) == pytest.approx((1.1, 5.1))
 
 
 def test_jobs_that_share_the_dma_slow_each_other():
-    # Both hold a slot from 0.5 and 1.0 on (one port) and ask for all of the DMA: alone for 0.5 s, then at half speed.
+    # They get slots at 0.5 and 1.0 (one port).  Each needs the whole DMA: 0.5 s alone, then both at half speed.
     found = simulate(card([4.0, 4.0], 2, io_bps=1e9), trace((0, 0.0, 1.0), (1, 0.0, 1.0)), BenefitReplace())
-    # The first has half left at 1.0: ends at 2.0.  The second has done half by then: ends at 2.5.
+    # The first job has half left at 1.0 and ends at 2.0.  The second one has done half by then and ends at 2.5.
     assert found.record.end_s.tolist() == pytest.approx([2.0, 2.5])
 
 
@@ -74,7 +74,7 @@ def test_job_taken_off_its_slot_goes_on_where_it_was_or_starts_again(kept, where
     pool = card([2.0, 30.0], 1, preemptible=True, kept=kept)
     found = simulate(pool, trace((0, 0.0, 1.0), (1, 1.0, 1.0)), BenefitReplace(), horizon_s=10.0)
     assert found.record.where.tolist() == [where, FPGA]
-    # Half of its second is left, or all of it, at a speedup of 2.
+    # Half of its work of 1 s is left, or all of it, which takes a vCPU twice as long.
     assert found.record.end_s[0] == pytest.approx(1.0 + (1.0 if kept else 2.0))
     assert found.mean_benefit_vcpus == pytest.approx(vcpu_s / 10)
     worked = sum((e - b) * r for b, e, r in zip(found.record.from_s, found.record.to_s, found.record.rate, strict=True))
@@ -97,13 +97,13 @@ def test_plus_gains_most_where_loads_are_slow():
     pool = card_pool(reference_catalogue("a"), 2.0)
     jobs = random_trace(pool, 6.0, 60.0, 1)
     ours, theirs = (simulate(pool, jobs, policy, keep_stretches=False) for policy in (BenefitPlus(), BenefitReplace()))
-    # Measured 1.25 to 1.3 over seeds: Algorithm 2 loads for a third of the time.
+    # Measured: a factor of 1.25 to 1.3 over seeds.  Algorithm 2 spends a third of the time on loads.
     assert ours.mean_benefit_vcpus > 1.1 * theirs.mean_benefit_vcpus
     assert ours.reconfigurations < theirs.reconfigurations / 2
 
 
 def test_tenant_at_its_limit_leaves_slots_to_others():
-    # Two slots, half of them for each: the second job of a waits until the first ends; b has the other slot at once.
+    # Each project may use half of two slots: the second job of a waits for the first; b gets the other slot at once.
     jobs = replace(trace((0, 0.0, 1.0), (0, 0.1, 1.0), (0, 0.2, 1.0), patience_s=5.0), project=("a", "a", "b"))
     shared = simulate(card([4.0], 2, load_s=0.0), jobs, BenefitPlus(), tenant_share=0.5)
     assert shared.record.begin_s.tolist() == pytest.approx([0.0, 1.0, 0.2])
@@ -129,8 +129,8 @@ def test_every_job_is_dealt_with_once_under_limits(name):
 
 
 def test_tenant_whose_workload_changes_loses_its_slot():
-    # Both functions are said to gain 10, those of function 0 gain 1.  With one slot and both always waiting, who has
-    # learned serves function 1 for most of the time.
+    # Both functions declare a gain of 10, but function 0 gains only 1.  There is one slot and both always wait, so a
+    # policy that has learned serves function 1 most of the time.
     count = 120
     jobs = replace(
         trace(*((i % 2, 0.5 * i, 1.0) for i in range(count))),

@@ -16,5 +16,5 @@ def test_factor_follows_a_change():
     calibration = Calibration(1, 1)
     for actual_s in [1] * 1000 + [3] * 100:
         calibration.observe(0, 0, 1, 1, actual_s)
-    # 100 observations of weight 0.05: what was there before counts 0.95 ** 100 = 0.6 %.
+    # 100 observations of weight 0.05: earlier ones still count 0.95 ** 100 = 0.6 %.
     assert calibration.factors[0, 0, 1] == pytest.approx(3, rel=0.01)

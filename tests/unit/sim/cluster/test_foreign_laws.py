@@ -1,4 +1,4 @@
-"""Interference laws of other packages: found by their entry point, and what is wrong with one is said in one line."""
+"""Interference laws of other packages are found by entry point, and an error in one is reported in one line."""
 
 import sys
 import textwrap
@@ -61,7 +61,7 @@ def run(there):
 @pytest.mark.parametrize("returned", ["[self.factor] * len(demands)", "demands.sum(axis=1) * 0 + self.factor"])
 def test_law_of_another_package_slows_subtasks_down(install, world, returned):
     install(LAW.format(returned=returned))
-    # This law slows a subtask down alone, too: each takes 10 s times the factor.
+    # This law slows down even a lone subtask: each takes 10 s times the factor.
     assert run(world(WORLD)).end_s.max() == pytest.approx(30, abs=0.1)
     assert run(world(WORLD + "factor = 1.5\n")).end_s.max() == pytest.approx(15, abs=0.1)
 

@@ -1,4 +1,4 @@
-"""A wrong world is refused with the place and what would be right."""
+"""A wrong world is refused with the place of the error and the expected values."""
 
 import numpy as np
 import pytest
@@ -108,15 +108,15 @@ def test_refuses_to_draw_nothing_and_without_end(world, tmp_path, monkeypatch, o
 
 def test_arrivals_have_the_rate_the_bursts_and_the_persistence_of_their_table(world):
     plain = draw(world(GOOD), 1)
-    # 3000 Poisson arrivals at 10 per s take 300 s, with a deviation of 300 / sqrt(3000) = 5.5 s.
+    # 3000 Poisson arrivals at 10 per s take 300 s, with a standard deviation of 300 / sqrt(3000) = 5.5 s.
     assert plain.arrival_s[-1] == pytest.approx(300, abs=22)
-    # Half of the neighbours are of the same of 2 pipelines; of 2999, deviation 27.
+    # Half of the 2999 pairs of successive arrivals are of the same of 2 pipelines, with a standard deviation of 27.
     same = (plain.pipeline[1:] == plain.pipeline[:-1]).sum()
     assert same == pytest.approx(1500, abs=110)
     assert draw(world(GOOD), 1, load=2).arrival_s == pytest.approx(plain.arrival_s / 2)
     keys = "persistence = 0.8\nburst_factor = 9\nburst_s = 2\ncalm_s = 2\n"
     bursty = draw(world(GOOD + keys), 1)
-    # Twice half the time at 10 and at 90 per s: 50 on average, so 60 s, of 15 pairs of stretches: deviation some 30 %.
+    # Half of the time at 10 and half at 90 per s: 50 on average, so 60 s in 15 pairs of stretches; deviation some 30 %.
     assert 30 < bursty.arrival_s[-1] < 120
     assert (bursty.pipeline[1:] == bursty.pipeline[:-1]).mean() == pytest.approx(0.9, abs=0.04)
 

@@ -1,4 +1,4 @@
-"""What holds in every world under every policy, and times that can be worked out by hand."""
+"""Invariants of every world under every policy, and times computed by hand."""
 
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -141,7 +141,7 @@ def test_every_subtask_runs_once_after_those_it_needs_within_the_memory(
     corun, admission = corun_admission
     workload, outcome = run(there, policy, seed, node=node, corun=corun, admission=admission)
     pipelines = pipeline_steps(there)
-    # Nodes of kind b never fail and are enough for every pipeline.
+    # Nodes of kind b never fail and can run every pipeline.
     assert np.isfinite(outcome.end_s).all()
     done = defaultdict(list)
     for each in outcome.executions:
@@ -152,14 +152,14 @@ def test_every_subtask_runs_once_after_those_it_needs_within_the_memory(
     for task, number in enumerate(workload.pipeline):
         pipeline = pipelines[number]
         for step, before in enumerate(pipeline.before):
-            # Once for each placement at most, and the last time at the node where the task was placed last.
+            # At most once per placement, and the last time on the node of the last placement of the task.
             assert 1 <= len(done[task, step]) <= outcome.placements[task]
             own = last[task, step] = done[task, step][-1]
             assert own.node == outcome.node[task]
             assert all(last[task, first].end_s <= own.begin_s + 1e-9 for first in before)
             assert own.begin_s > workload.arrival_s[task]
         assert outcome.end_s[task] == max(last[task, step].end_s for step in range(len(pipeline.types)))
-    if fails_after_s > 1000:  # one failure, of a node that is told
+    if fails_after_s > 1000:  # the only failure is the event of the file
         again = Counter(outcome.placements.tolist())
         assert set(again) <= {1, 2}
         assert [key for key, found in done.items() if len(found) > outcome.placements[key[0]]] == []
@@ -167,7 +167,7 @@ def test_every_subtask_runs_once_after_those_it_needs_within_the_memory(
 
 
 def assert_within_limits(world, workload, outcome, *, corun, admission):
-    """Sweep over begins and ends, these first: places, and memory of nodes and accelerators."""
+    """Sweep over begins and ends, ends first, and check places and the memory of nodes and accelerators."""
     kinds = [table for table in world.nodes for _ in range(table.count)]
     pipelines = pipeline_steps(world)
     moments = []
@@ -223,12 +223,12 @@ def test_outcome_is_independent_of_the_order_in_which_simultaneous_tasks_are_tol
 @pytest.mark.parametrize(
     ("values", "end_s"),
     [
-        # Input of 125 MB takes 1 s on 1 Gbit/s; the second input 1 s more.  Two arrive after 1 s, together: 5 + 5 GB do
-        # not fit into 8 GB, so the second begins when the first has ended.
+        # Both arrive at 1 s.  An input of 125 MB takes 1 s at 1 Gbit/s, the second input 1 s more.  5 + 5 GB do not
+        # fit into 8 GB, so the second task begins when the first one has ended.
         ({"corun": True, "admission": True}, [12, 22]),
         ({"corun": False, "admission": False}, [12, 22]),
-        # Demand of 1.6 while both run.  Alone from 2 to 3, 1 s is done; then 9 s of the first take 14.4 s, to 17.4.
-        # The second has 1 s left then, alone.
+        # The demand is 1.6 while both run.  Alone from 2 to 3 s, the first one does 1 s; its other 9 s take 14.4 s, to
+        # 17.4.  The second one has 1 s left then, alone.
         ({"corun": True, "admission": False}, [17.4, 18.4]),
     ],
 )
@@ -240,7 +240,7 @@ def test_two_subtasks_on_one_accelerator(world, values, end_s):
 def test_cores_slow_down_when_the_node_swaps(world):
     text = PAIR.replace("{ x = 10 }", "{ cpu = 10 }").replace("cores = 1", "cores = 2")
     _, outcome = run(world(text), "ect", admission=False)
-    # From 3 s on 10 GB are used of 8: (10 / 8) ** 2 = 1.5625 times as long.  9 s take 14.0625 s, to 17.0625.
+    # From 3 s on, 10 GB of 8 are used, so work takes (10 / 8) ** 2 = 1.5625 times as long: 9 s take 14.0625 s.
     assert outcome.end_s == pytest.approx([17.0625, 18.0625])
 
 
@@ -251,7 +251,7 @@ def test_task_of_a_failed_node_starts_again_elsewhere(world):
     events = [(4, "fail", "only"), (6, "join", "late")]
     text += "".join(f'[[events]]\nat_s = {at}\nkind = "{kind}"\nnodes = "{node}"\n' for at, kind, node in events)
     _, outcome = run(world(text), "ect")
-    # From 2 to 4 s at the first; the second joins at 6, has the input at 7, and executes for 10 s.
+    # It runs from 2 to 4 s on the first node.  The second one joins at 6, has the input at 7, and computes for 10 s.
     assert [(e.node, e.begin_s, e.end_s, e.completed) for e in outcome.executions] == [
         (0, 2, 4, False),
         (1, 7, 17, True),
@@ -269,13 +269,13 @@ def test_calibration_repairs_wrong_estimates(world):
         runs = [run(each, "ect_open", seed, calibrate=calibrate)[1] for seed in range(5)]
         means.append(np.mean([(outcome.end_s - outcome.arrival_s).mean() for outcome in runs]))
     wrong, calibrated, right = means
-    # Most of what wrong estimates cost is gained back.
+    # Calibration recovers most of the cost of wrong estimates.
     assert calibrated - right < 0.5 * (wrong - right)
 
 
 @pytest.mark.parametrize("policy", ["ect", "learned"])
 def test_times_of_day_are_no_other_times(world, policy):
-    """A trace may count from 1970; the clock then shows steps of 2e-7 s."""
+    """A trace may count from 1970; then times have a resolution of 2e-7 s."""
     text = WORLD.format(law="pressure", places=2, together=1, fails_after_s=1e9, tasks=40)
     text = text[: text.index("[[events]]")].replace("burst_factor = 4\n", "")
     responses = []
@@ -295,7 +295,7 @@ def test_task_that_no_node_can_execute_stays_incomplete(world):
 def test_bounds_of_a_world_that_can_be_worked_out(world):
     there = world(PAIR)
     found = bounds(there, draw(there, 0))
-    # A demand of 0.8 for 10 s leaves room for 1 / 8 task per second; 1 s for the input and 10 s of computing.
+    # A demand of 0.8 for 10 s allows 1 / 8 task per second.  A response takes 1 s for the input and 10 s of computing.
     assert (found.per_minute, found.mean_response_s) == pytest.approx((7.5, 11))
 
 

@@ -1,4 +1,4 @@
-"""The gangs' part of a simulated host: guests in simulated time, and whatever happens to them in whatever order."""
+"""The gang part of a simulated host: guests in simulated time, and random sequences of events."""
 
 from collections import Counter
 
@@ -15,12 +15,12 @@ from fpga_pool.model.messages.gangs import LaunchProcess, ProcessStarted, SavePr
 from fpga_pool.sim.gangs.host import GangHost, Guests, GuestTimes
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
-#: Lost in the foreground beside another one, and used of what another one leaves.
+#: Share lost in the foreground beside another process, and share used of what another process leaves.
 LOSS, USED = 0.02, 0.5
 
 
 class Host(GangHost):
-    """A host of two processors that notes what its machine is asked, and is given commands in order."""
+    """A host of two processors with a log of its machine's events, which gets commands in order."""
 
     def __init__(self, guests=None):
         self.guests = guests or Guests(GuestTimes(save_s=5.0, resume_s=15.0), shares=lambda *_: (LOSS, USED))
@@ -66,11 +66,11 @@ def test_a_process_progresses_as_fast_as_its_tier_and_neighbour_let_it():
     host.launch("a", cpu_usage=0.6)
     host.launch("b", BEHIND, cpu_usage=0.5, work_s=20.0)
     host.hear()
-    # b: 0.5 of the 0.4 that a leaves, of which it could use 0.5: 0.5 * 0.4 / 0.5 = 0.4, so 20 s take 50.
+    # b uses 0.5 of the 0.4 that a leaves, and needs 0.5 for full speed: 0.5 * 0.4 / 0.5 = 0.4, so 20 s take 50 s.
     assert host.guests.next_s() == pytest.approx(50.0)
     host.pass_to(host.guests.next_s())
     assert host.hear() == ["ProcessExited"]
-    # a: 50 s at 0.98, then alone.
+    # a runs for 50 s at 0.98, then alone.
     assert host.guests.next_s() == pytest.approx(50.0 + 100.0 - 49.0)
 
 
@@ -116,7 +116,7 @@ def test_what_a_host_reports_of_a_process_says_where_it_is_at_any_moment():
     (seen,) = host.observed()
     assert (seen.done_s, seen.rate, seen.progress_at) == (0.0, 1.0, 0.0)
     host.pass_to(20.0)
-    assert host.observed() == (seen,)  # it goes on like that
+    assert host.observed() == (seen,)  # its progress follows from the reported rate
     host.launch("b", BEHIND)
     host.hear()
     seen = host.observed()[0]
@@ -142,7 +142,7 @@ steps = st.one_of(
 
 
 class Walk:
-    """Random steps; every process that was launched is to be reported over once, and to leave nothing behind."""
+    """Random steps; the end of every launched process must be reported once, and nothing of it may be left."""
 
     def __init__(self):
         self.host = Host()
@@ -164,7 +164,7 @@ class Walk:
         self.order(SaveProcess, gang)
 
     def stop(self, gang):
-        if Key(gang, 0, 1) in self.host._state.held:  # else it is reported stopped a second time, as it is to be
+        if Key(gang, 0, 1) in self.host._state.held:  # else its stop would be reported twice, as intended
             self.order(StopProcess, gang)
 
     def hear(self):
@@ -214,7 +214,7 @@ class Walk:
 
 
 def replayed(log):
-    """Return what the machine says to the same events, from the beginning."""
+    """Return the state and the instructions of a new machine that handles the same events."""
     state = new = ProcessesState(processors={"h/pcpu/0": 0, "h/pcpu/1": 1})
     said = []
     for event, now_s, _ in log:

@@ -87,9 +87,9 @@ def test_a_trace_has_the_jobs_that_can_run_in_order_of_submission(write):
     path = write(
         line(job=1, submit_s=50),
         line(job=2, submit_s=9, processors=-1, requested_processors=3),
-        line(job=4, submit_s=9, run_s=300),  # runs beyond its estimate of 200: that is taken as 300
+        line(job=4, submit_s=9, run_s=300),  # runs longer than its estimate of 200, which becomes 300
         line(job=3, submit_s=9, requested_s=-1),
-        line(job=5, processors=9),  # too wide
+        line(job=5, processors=9),  # too wide for 8 processors
         line(job=6, run_s=0),
         line(job=7, processors=-1, requested_processors=-1),
     )
@@ -106,7 +106,7 @@ def test_a_job_that_is_there_twice_is_refused(write):
 
 
 def test_load_is_scaled_by_the_times_between_submissions(write):
-    # Work 4 * 100 + 4 * 100 on 8 processors in 200 s: load 0.5; for 0.25 the times double.
+    # 4 * 100 + 4 * 100 of work on 8 processors in 200 s is a load of 0.5; for a load of 0.25 the times double.
     trace, _ = read_trace(write(line(job=1, submit_s=100), line(job=2, submit_s=300)), 8)
     assert trace.load(8) == 0.5
     assert trace.with_load(0.25, 8).submit_s.tolist() == [100, 500]

@@ -33,8 +33,8 @@ def of_lublin():
 
 
 def test_lublin_has_the_shares_of_serial_and_power_of_two_sizes(of_lublin):
-    # Three standard deviations of a share of 20,000 are 0.01.  Beside the drawn ones some other sizes are powers of
-    # two: those whose exponent is not rounded meet one by the width of a bin.
+    # Three standard deviations of a share of 20,000 are 0.01.  Besides the drawn sizes, some others are powers of two:
+    # sizes with an exponent that is not rounded are one with the probability of the width of a bin.
     assert (of_lublin.width == 1).mean() == pytest.approx(ALL.serial, abs=0.01)
     even = (of_lublin.width & (of_lublin.width - 1)) == 0
     assert ALL.serial + ALL.power_of_two - 0.01 <= even.mean() <= 0.90
@@ -42,8 +42,8 @@ def test_lublin_has_the_shares_of_serial_and_power_of_two_sizes(of_lublin):
 
 
 def test_lublin_run_times_are_the_mixture_of_gammas(of_lublin):
-    # Of serial jobs the first gamma has 0.78 - 0.0054 = 0.7746, with mean 4.2 * 0.94 = 3.948 of the logarithm, cut at
-    # 12 (which takes 0.3 % of it away); the second has mean 9.36.
+    # For serial jobs the share of the first gamma is 0.78 - 0.0054 = 0.7746.  Its mean logarithm is 4.2 * 0.94 = 3.948,
+    # cut at 12 (which removes 0.3 %); that of the second gamma is 9.36.
     logarithm = np.log(of_lublin.run_s[of_lublin.width == 1] + 0.5)
     assert logarithm.mean() == pytest.approx(0.7746 * 3.93 + 0.2254 * 9.36, abs=0.15)
     assert of_lublin.run_s.min() >= 1
@@ -60,7 +60,7 @@ def test_lublin_arrivals_follow_the_day(of_lublin):
 
 
 def test_lublin_of_two_kinds_has_jobs_of_both():
-    # Serial shares 0.2927 and 0.1541: those of both together lie in between.
+    # The serial shares are 0.2927 and 0.1541; that of both kinds together lies in between.
     jobs = lublin(5000, 128, np.random.default_rng(2), two_kinds=True)
     assert INTERACTIVE.serial < (jobs.width == 1).mean() < BATCH.serial
 
@@ -74,15 +74,15 @@ def test_models_are_the_same_for_one_seed_and_others_for_another():
 
 
 def test_head_times_are_the_longest_and_round_ones():
-    # 18 h: 14 of the round times are shorter; six more from multiples of 10 h (10 h is there), 5 h: 15 h (5 h, 10 h are
-    # there), 2 h: 16 h, 14 h; 1 h: 17 h, 13 h.
+    # Beside 18 h there are 14 shorter round times.  Five more are multiples of 5 h: 15 h; of 2 h: 16 h, 14 h; of 1 h:
+    # 17 h, 13 h.  The other multiples of 10 h, 5 h and 2 h are already present.
     hours = [15, 16, 14, 17, 13]
     round_s = [300, 600, 900, 1200, 1800, *(3600 * h for h in (1, 2, 3, 4, 5, 6, 8, 10, 12))]
     assert head_times(18 * 3600).tolist() == [64_800, *sorted([*round_s, *(3600 * h for h in hours)])]
 
 
 def test_an_hour_is_long_enough_for_20_head_times():
-    # 20 minutes and 40, 10 to 50, 5 to 55 are 11 beside the hour itself: 59 to 56, 54 to 51 and 49 make it 20.
+    # 20 and 40 minutes, 10 to 50, and 5 to 55 are 11 beside the hour itself; 59 to 56 and 54 to 51 make it 20.
     assert head_times(3600).tolist()[-5:] == [60 * m for m in (55, 56, 57, 58, 59)]
     assert len(set(head_times(3600).tolist())) == 20
 
@@ -110,7 +110,7 @@ def test_estimates_are_never_below_run_times_and_few(count):
 def test_estimates_are_refused_for_jobs_that_are_too_long():
     with pytest.raises(ValueError, match="a job runs for 7200 s, the maximum is 3600 s"):
         tsafrir(np.array([7200.0]), 3600, np.random.default_rng(1))
-    # Three quarters of the jobs need the longest time; the model lets about a fifth ask for it.
+    # Three quarters of the jobs need the longest time; in the model about a fifth may request it.
     with pytest.raises(ValueError, match="too many long jobs"):
         tsafrir(np.repeat([3600.0, 1.0], (750, 250)), 3600, np.random.default_rng(1))
 

@@ -45,7 +45,7 @@ def test_reads_all_that_the_format_has(saved):
     assert file.ids == ("t0", "t1", "t2")
     assert file.workloads == ("w0", "t1", "t2")
     assert problem.links.tolist() == [Links.LINE, Links.RING, Links.ANY]
-    # Its own shape first; one of the list that has as many FPGAs is the same.
+    # The task's own shape comes first; a listed shape with as many FPGAs is the same shape.
     assert problem.shape_begin.tolist() == [0, 1, 2, 5]
     assert problem.shape_fpgas.tolist() == [3, 8, 2, 4, 1]
     assert problem.shape_seconds.tolist() == [12.5, 4.0, 6.0, 3.5, 11.0]

@@ -19,7 +19,7 @@ POLICIES = [Fifo(), Heft(), HeftShortest(), Mfit(), Lattice()]
 
 
 def ring(tasks, **more):
-    """One ring of 8; tasks are (FPGAs, seconds, arrival)."""
+    """Return a problem of one ring of 8 FPGAs and tasks (FPGAs, seconds, arrival)."""
     return TaskProblem(
         enclosure_fpgas=[8], enclosure_links=[int(Topology.RING)], shape_begin=range(len(tasks) + 1),
         shape_fpgas=[fpgas for fpgas, *_ in tasks], shape_seconds=[seconds for _, seconds, _ in tasks],
@@ -28,7 +28,7 @@ def ring(tasks, **more):
 
 
 def faults(file, outcome, directory):
-    """What the independent checker finds wrong."""
+    """Return the faults that the independent checker finds."""
     problem = file.problem
     schedule = outcome.schedule(paper_bound_s(problem), tight_bound_s(problem))
     write_problem(directory / "problem.json", file)
@@ -72,13 +72,13 @@ def test_lists_that_do_not_change_give_the_schedule_that_knew_of_all_arrivals(po
 
 
 def test_nobody_knows_what_is_yet_to_arrive():
-    # The wide task that arrives at 1 s would rather have found the ring empty.
+    # The wide task arrives at 1 s; it would end sooner if the ring had been left empty for it.
     outcome = simulate(ring([(1, 9.0, 0.0), (8, 1.0, 1.0)]), Lattice())
     assert outcome.begin_s.tolist() == [0.0, 9.0]
 
 
 def test_a_run_that_fails_begins_again_where_fpgas_are_left():
-    # FPGA 0 fails under the task at 2 s; five others in a line are left.
+    # FPGA 0 fails under the task at 2 s; five other FPGAs in a line remain.
     problem = ring([(5, 4.0, 0.0)])
     outcome = simulate(problem, Lattice(), outages=(Outage(enclosure=0, fpga=0, from_s=2.0, until_s=50.0),))
     assert (outcome.begin_s.tolist(), outcome.lost_runs) == ([2.0], 1)
@@ -110,7 +110,7 @@ def test_what_returns_is_empty():
 
 
 def narrow_stream(until_s):
-    """Two at a time of 4 FPGAs for 2 s, each pair begun while the other half runs: all 8 are never free together."""
+    """Return tasks of 4 FPGAs for 2 s, each begun while the other half runs: all 8 are never free together."""
     return [(4, 2.0, float(arrival_s)) for arrival_s in range(until_s)]
 
 
@@ -118,7 +118,7 @@ def narrow_stream(until_s):
 def test_a_wide_task_does_not_starve(policy):
     problem = ring([*narrow_stream(40), (8, 1.0, 1.5)])
     patient = simulate(problem, policy, patience_s=6.0)
-    # Its patience ends at 7.5 s; what runs then ends by 9.5 s.
+    # Its patience ends at 7.5 s; tasks that run then end by 9.5 s.
     assert patient.begin_s[-1] <= 9.5
 
 
@@ -128,7 +128,7 @@ def test_without_patience_it_does():
 
 
 def test_reservations_keep_only_what_they_need():
-    # From 3 s on six FPGAs are kept for the task of 6, which begins at 10 s; those of 2 go on beside it.
+    # From 3 s on six FPGAs are reserved for the task of 6, which begins at 10 s; tasks of 2 continue beside it.
     problem = ring([(6, 10.0, 0.0), (6, 1.0, 1.0), *[(2, 1.0, float(at)) for at in range(2, 9)]])
     outcome = simulate(problem, HeftShortest(), patience_s=2.0)
     assert outcome.begin_s.tolist() == [0.0, 10.0, *range(2, 9)]

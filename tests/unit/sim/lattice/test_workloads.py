@@ -34,7 +34,7 @@ def test_rtm_runs_shorter_on_more_fpgas_and_f11_as_long():
         problem = problems[model]
         return problem.shape_seconds[problem.shape_fpgas == fpgas].mean()
 
-    # As drawn 4**0.5, 4**0.9 and 1; an irregularity that is less than what was drawn brings the times nearer.
+    # The ratios are drawn as 4**0.5, 4**0.9 and 1; an irregularity below that of the drawn times brings them closer.
     assert 1.3 < mean_s("rtm", 1) / mean_s("rtm", 4) < mean_s("rtmw", 1) / mean_s("rtmw", 4)
     assert mean_s("f11", 1) / mean_s("f11", 4) == pytest.approx(1.0, rel=0.05)
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_made_is_refused(wanted, message):
 
 
 def test_few_workloads_invert_the_order_of_heft_and_ranking():
-    """Section VI: at a low number of workloads HEFT reaches 93 % of the bound, the ranking 85 %; above 50 it wins."""
+    """Section VI: with few workloads HEFT reaches 93 % of the bound, the ranking 85 %; above 50 the ranking wins."""
 
     def share_percent(policy, workloads):
         schedules = [

@@ -1,4 +1,4 @@
-"""Scenario files: what is read, and that what is wrong is named with its place."""
+"""Scenario files: what is read, and that errors are reported with their place."""
 
 import pytest
 
@@ -187,7 +187,7 @@ def test_gangs_of_a_file_arrive_as_it_says(read, tmp_path):
     lines = ["7 100 -1 30 2 -1 -1 2 60 -1 1 4 -1 -1 -1 -1 -1 -1", "9 130 -1 5 9 -1 -1 9 9 -1 1 4 -1 -1 -1 -1 -1 -1"]
     (tmp_path / "t.swf").write_text("\n".join(lines) + "\n")
     found = read(HOST + "gang_processors = 2\n" + '[[gangs]]\nname = "g"\nswf = "t.swf"\narrives_s = 3\n')
-    # The second is wider than the pool.
+    # The second gang is wider than the pool.
     (gang,) = arrivals(found, seed=0)
     request = gang.request
     assert (request.uuid, request.project_id, gang.at_s) == ("g-7", "user-4", 3.0)

@@ -150,7 +150,7 @@ export class Pool extends EventTarget {
     return this.#slots.all ?? [];
   }
 
-  /** The processors that hosts give to gangs, ordered by name; null = not known. */
+  /** The processors that hosts reserve for gangs, ordered by name; null = not known. */
   get processors() {
     return this.#processors.all;
   }

@@ -1,4 +1,4 @@
-"""Our bytes, as pyroute2 reads them."""
+"""Our netlink messages, as pyroute2 decodes them."""
 
 import ipaddress
 import struct
@@ -25,7 +25,7 @@ def options(message):
 
 
 def keys_of(data):
-    """(value, mask, offset) of a u32 filter: pyroute2 reads them 4 bytes too early."""
+    """Return the keys of a u32 filter as (value, mask, offset); pyroute2 reads them 4 bytes too early."""
     attributes = dict(messages.attributes_of(data[36:]))
     selector = dict(messages.attributes_of(attributes[2]))[5]
     keys = [(*struct.unpack("!II", key[:8]), *struct.unpack("=ii", key[8:])) for key in batched16(selector[16:])]
@@ -50,7 +50,7 @@ def test_class():
 
 
 def test_class_beyond_32_bit():
-    """100 Gbit/s are 12.5e9 bytes/s: pyroute2 does not know the wider field, the kernel gives it back."""
+    """100 Gbit/s are 12.5e9 bytes/s.  pyroute2 does not know the wider field, which the kernel returns."""
     data = messages.new_class(4, HtbClass(1, 2, 12_500_000_000, 10**9, 65_536))
     parameters = options(decoded(data)).get_attr("TCA_HTB_PARMS")
     assert parameters["rate"] == 2**32 - 1
@@ -112,7 +112,7 @@ def test_bucket_is_the_source_port_without_its_lowest_bit(port, bucket):
 
 def test_attributes_end_with_their_message():
     assert list(messages.attributes_of(b"")) == []
-    # Length 0 would never end.
+    # A length of 0 must not lead to an endless loop.
     assert len(list(messages.attributes_of(bytes(8)))) == 2
 
 

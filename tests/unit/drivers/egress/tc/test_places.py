@@ -43,7 +43,7 @@ def test_flows_beyond_the_first_queue_pass_through_it():
         (0xF9400000, 0xF9408001),
         (0xF9410000, 0xF9410001),
     ]
-    # In the first queue's bucket 1024 filters precede it, in the second's none.
+    # Its bucket in the first queue already has 1024 filters, that in the second queue none.
     assert [each.node for each in place.filters] == [1025, 1]
 
 
@@ -75,7 +75,7 @@ def test_flow_that_finds_its_bucket_full_keeps_no_number(monkeypatch):
     monkeypatch.setattr(places, "_NODES", 1)
     taken = Places()
     taken.take(flow(5000))
-    # 5001 has the bucket of 5000, 5002 the next one.
+    # Port 5001 has the same bucket as 5000; 5002 has the next one.
     with pytest.raises(Conflict, match="1 flows are open whose source ports share a hash with port 5001"):
         taken.take(flow(5001))
     assert taken.take(flow(5002)).classid == 0xF9400002

@@ -1,4 +1,4 @@
-"""The router over drivers that need no root."""
+"""The router with drivers that do not need root."""
 
 import pytest
 

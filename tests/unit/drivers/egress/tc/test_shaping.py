@@ -19,7 +19,7 @@ ETHERNET = Link(index=1, mtu_bytes=1500, header_bytes=14)
 @pytest.mark.parametrize(
     ("link", "ip_version", "wire_bytes", "payload_bytes"),
     [
-        # MTU - 20 (IPv4) or 40 (IPv6) - 20 (TCP) - 12 (timestamps) of payload in MTU + 14 on Ethernet.
+        # Payload: MTU - 20 (IPv4) or 40 (IPv6) - 20 (TCP) - 12 (timestamps).  On Ethernet it takes MTU + 14 bytes.
         (ETHERNET, 4, 1514, 1448),
         (ETHERNET, 6, 1514, 1428),
         (Link(1, 9000, 14), 4, 9014, 8948),
@@ -32,7 +32,7 @@ def test_wire_bytes_per_byte_of_payload(link, ip_version, wire_bytes, payload_by
 
 
 def test_rate_on_the_wire():
-    # 100 Mbit/s of payload: 12.5e6 * 1514/1448 = 13069751.4 bytes/s; 40 ms of it are 522790 bytes.
+    # 100 Mbit/s of payload are 12.5e6 * 1514/1448 = 13069751.4 bytes/s on the wire, or 522790 bytes in 40 ms.
     assert shape(100e6, ETHERNET, 4) == Shape(13_069_751, 522_790)
 
 
@@ -55,19 +55,19 @@ def test_no_rate_is_more_than_unlimited(rate_bps):
 
 @pytest.mark.parametrize("rate_bps", [0, 1e5, 123456789.0, 100e9, math.inf])
 def test_goodput_is_the_inverse(rate_bps):
-    """To a byte per second."""
+    """The inverse is exact to one byte per second."""
     assert goodput_bps(shape(rate_bps, ETHERNET, 6).bytes_s, ETHERNET, 6) == pytest.approx(rate_bps, abs=8)
 
 
 @pytest.mark.parametrize(
     ("old_bytes_s", "new_bytes_s", "matters"),
     [
-        # A GSO packet of 65536 bytes is paid for in 5.2 s, 0.1 s (655360 bytes/s) and 0.05 s.
+        # The debt of a GSO packet of 65536 bytes is paid in 5.2 s, 0.1 s (655360 bytes/s) and 0.05 s.
         (HELD_BYTES_S, 10**8, True),
         (655_359, 10**8, True),
         (655_360, 10**8, False),
         (1_310_720, 10**8, False),
-        # To go slower, or on as before, nothing needs to be forgiven.
+        # If the flow keeps its rate or becomes slower, its debt does not matter.
         (HELD_BYTES_S, HELD_BYTES_S, False),
         (HELD_BYTES_S, 1000, False),
     ],
