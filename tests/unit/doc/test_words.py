@@ -1,4 +1,4 @@
-"""The words that the glossary says to avoid are nowhere: not in code, messages or documentation."""
+"""The words to avoid that the glossary lists do not occur in code, messages or documentation."""
 
 import csv
 import re
@@ -12,7 +12,7 @@ PLACES = ("README.md", "CONTRIBUTING.md", "devstack", "doc/source", "etc", "fpga
 KINDS = {"", ".cfg", ".conf", ".csv", ".ipynb", ".md", ".py", ".rst", ".sh", ".toml", ".yaml"}
 
 
-#: Abbreviations that README need not explain: the subject, and names of an algorithm and a model.
+#: Abbreviations that README need not explain: the subject, an algorithm and a model.
 NAMES = {"EASY", "FPGA", "RTM"}
 
 
@@ -29,7 +29,7 @@ def words_to_avoid():
 
 
 def plain(text):
-    """Return the text with names divided into words: `HistoryEntry` becomes "Story Entry"."""
+    """Return the text with names divided into words: `HistoryEntry` becomes "History Entry"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("_", " ")
 
 

@@ -295,7 +295,7 @@ def test_a_tier_needs_no_accelerator():
         "fpga_pool:runtime": "60",
         "fpga_pool:cpu_usage": "50",
     }
-    # It begins in the background.
+    # Tier `auto` begins in the background.
     assert tier_extra_specs(Tier.AUTO, 1)["resources:CUSTOM_FPGA_BACKGROUND_PCPU"] == "1"
     assert tier_extra_specs(Tier.AUTO, 1, migrate=True)["fpga_pool:migrate"] == "true"
     with pytest.raises(InvalidInput, match="cpu_usage"):

@@ -1,4 +1,4 @@
-"""Policies that learn: what they are told, and that it is kept for whoever owns the shard next."""
+"""Policies that learn: the events they receive, and the state that is kept for the next owner of the shard."""
 
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +13,7 @@ from fpga_pool.sim.store import MemoryStore
 
 
 class Counting:
-    """Counts what it is told, and notes with which state it was asked."""
+    """A policy that records the events it receives, and counts them by kind."""
 
     name = "counting"
 
@@ -30,7 +30,7 @@ class Counting:
 
 
 class Jobs:
-    """Gives jobs that wait a place; asks its policy for nothing but to learn."""
+    """A family that places waiting jobs, and records the learned state at each decision."""
 
     name, waits = "jobs", False
 
@@ -60,7 +60,7 @@ def change(tx, job, state):
 
 
 class Pool:
-    """A shard with two jobs, and schedulers that own it one after the other."""
+    """A shard with two jobs, owned by one scheduler after another."""
 
     def __init__(self):
         self.store, self.now_s = MemoryStore(), 10.0
@@ -135,7 +135,7 @@ def test_whoever_takes_over_goes_on_with_what_was_learned(pool):
     successor = pool.cycle(Counting())
     successor.run()
     assert successor.family.states == [{"placed": 2, "ended": 1}]
-    # What was learned without a decision is stored as well.
+    # A state learned without a decision is stored as well.
     assert pool.memory().state == {"placed": 2, "ended": 1}
 
 

@@ -24,7 +24,7 @@ class DryRuns:
         self.timer = timer
         self._patience_s = patience_s
         self._busy, self._lock = threading.Lock(), threading.Lock()
-        #: Guarded by the lock: projects with a running or waiting dry run, and until when other projects must pause.
+        #: Guarded by the lock: projects with a running or waiting dry run, and until when each project must pause.
         self._present: set[str] = set()
         self._waits_until: dict[str, float] = {}
 

@@ -4,7 +4,7 @@ import pytest
 from fpga_pool.core.cluster.slowdown import Run, SlowdownModel, learned_from
 from fpga_pool.sim.cluster.laws import Bottleneck, Pressure, Saturation
 
-#: Of 4 types: light, two that need the same resource, and one that needs all there is.
+#: Four types: a light one, two that need the same resource, and one that needs almost all of the other.
 DEMANDS = np.array([[0.2, 0.0], [0.8, 0.1], [0.7, 0.2], [0.1, 0.9]])
 
 
@@ -26,7 +26,7 @@ def test_learns_any_law_from_durations(law):
         actual_s = alone_s + 0.9 * actual_s
         model.observe(types[which], 10, actual_s, {(): alone_s, beside: actual_s - alone_s} if beside else {(): 1})
     for types in [(0, 1), (1, 2), (1, 3), (0, 1, 3), (1, 1, 2)]:
-        # The prior expects 1.7, 2.6 and so on; noise and the diagonal covariance leave up to 20 %.
+        # The prior expects 1.7, 2.6 and so on; noise and the diagonal covariance leave errors of up to 20 %.
         assert model.total_rate(types) == pytest.approx(rates(law, types).sum(), rel=0.2)
 
 
@@ -57,7 +57,7 @@ def test_useless_observations_change_nothing():
 
 
 def runs_of_a_card(card, count, *, together):
-    """Return runs of a and b, 2 s each beside the other; alone a takes 1 s, b as long as ever."""
+    """Return runs of a and b: 2 s each beside each other; alone a takes 1 s, and b 2 s as before."""
     runs = []
     for number in range(count):
         end_s = 100.0 * number + 10
@@ -74,7 +74,7 @@ def test_learns_from_runs_that_were_on_one_card_at_the_same_time():
 
 
 def test_an_overlap_counts_for_as_long_as_it_lasts():
-    # The one of 4 s is beside the other for 1 s: alone it would take 3.5 s, which is its estimate.
+    # The run of 4 s is beside the other for 1 s; alone it would take 3.5 s, which is its estimate.
     overlapping = [
         run
         for number in range(100)
@@ -91,5 +91,5 @@ def test_nothing_is_learned_of_cards_where_nothing_was_side_by_side():
     apart = runs_of_a_card("x", 20, together=False)
     assert learned_from(apart) is None
     assert learned_from([]) is None
-    # On two cards at the same time is not side by side.
+    # Runs on two cards at the same time are not side by side.
     assert learned_from([Run(unit=card, type="a", estimated_s=1, actual_s=1, end_s=1) for card in "xy"]) is None

@@ -1,4 +1,4 @@
-"""What every gang policy must keep, whatever it is called."""
+"""The contract that every gang policy must keep."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def policy(request):
 
 @st.composite
 def cases(draw):
-    """A number of processors, and gangs as (width, estimate, usage, seconds after the one before)."""
+    """Draw a number of processors, and gangs as (width, estimate, usage, seconds after the one before)."""
     processors = draw(st.integers(1, 6))
     gang = st.tuples(
         st.integers(1, processors),
@@ -33,9 +33,9 @@ def cases(draw):
 
 
 class Walk:
-    """A pool that does what a policy says, with a record of its own of who is where.
+    """A pool that carries out a policy's moves, with an independent record of which gang is where.
 
-    Gangs of the foreground end when their estimates say so; those of the background make no progress.
+    Gangs in the foreground end by their estimates; those in the background make no progress.
     """
 
     def __init__(self, policy, processors, rows):
@@ -44,7 +44,7 @@ class Walk:
         self._policy, self._width, self._arrival_s = policy, width, np.cumsum(after_s)
         self._view = Tiers(processors, gangs, migration_s=MIGRATION_S, patience=policy.patience, trial_s=policy.trial_s)
         self._rng = np.random.default_rng(7)
-        #: The processors of each gang that runs, by tier.
+        #: The processors of each running gang, by tier.
         self._front, self._behind = {}, {}
         self._waiting = set()
         self.moves = []

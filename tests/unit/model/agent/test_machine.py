@@ -1,4 +1,4 @@
-"""The agent's state machine; the events of each test are replayed at its end, and lead to the same again."""
+"""The agent's state machine. The events of each test are replayed at its end and must give the same result."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_a_job_goes_from_its_command_to_its_delivery(machine):
     assert machine.feed(e.Loaded(slot=A)) == [
         i.Report(SlotChanged(slot=A, at=1.0, state=SlotState.READY, function="f")),
     ]
-    # Unknown memory is cleared first; it hangs after 2 x 3 + 1 s.
+    # Memory with unknown content is cleared first. The computation counts as hung after 2 x 3 + 1 s.
     assert machine.ask() == [i.Compute(A, job.at(Phase.RUNNING), True, 7.0)]
     machine.now_s = 4.0
     assert machine.end("j") == [i.RecordEnds()]
@@ -113,7 +113,7 @@ def test_an_eviction_of_a_job_whose_end_cannot_be_recorded_is_reported_when_it_c
     machine.feed(e.EndsLost(jobs=(failed,)))
     assert machine.record()[0][:2] == recorded
     assert (machine.state.jobs["j"], machine.ask()) == (failed, [])
-    assert machine.reports(JobFinished)[1:] == []  # the one that was lost
+    assert machine.reports(JobFinished)[1:] == []  # only the one that was lost
 
 
 def test_a_running_job_that_gets_another_slot_is_stopped_and_what_it_computed_is_deleted(machine):
@@ -215,7 +215,7 @@ def test_only_the_newest_commands_are_remembered(monkeypatch):
     for command in sent[:3]:
         machine.execute(command)
     machine.execute(fourth)
-    machine.agent.undo()  # it could not be recorded: those before it are as they were
+    machine.agent.undo()  # it could not be recorded: the earlier commands remain as they were
     assert list(machine.state.executed) == [second.id, third.id]
     assert outcomes(machine.execute(second)) == ["repeated"]
     assert outcomes(machine.execute(first)) == ["refused"]
@@ -235,7 +235,7 @@ def test_a_refused_bitstream_fails_all_jobs_of_the_slot_that_need_it(machine):
     assert [(report.job, report.retryable) for report in machine.reports(JobFailed)] == [
         ("bad", False), ("bad too", False),
     ]  # fmt: skip
-    # The function before is still there.
+    # The previous function is still loaded.
     (compute,) = machine.ask()
     assert compute.job.uuid == "good"
 
@@ -282,7 +282,7 @@ def test_a_load_ahead_is_for_this_moment_and_this_state(machine):
     ahead = LoadFunction(function="f", replaces="")
     machine.give(ahead)
     assert machine.ask() == [i.LoadSlot(A, "f")]
-    assert machine.give(ahead) == []  # it loads
+    assert machine.give(ahead) == []  # already loading
     machine.feed(e.Loaded(slot=A))
     assert machine.ask() == []
     machine.give(LoadFunction(function="g", replaces="other"))
@@ -325,7 +325,7 @@ def test_a_slot_that_fails_forgets_what_it_was_to_load(machine):
 
 @pytest.fixture
 def both(machine):
-    """Two slots of a card that both want to load; the executor of the later one asks first."""
+    """Return a machine in which two slots of a card want to load; the executor of the later one asks first."""
     machine.execute(machine.command(assign("j"), A), machine.command(assign("k"), B))
     assert machine.ask(B) == []
     return machine
@@ -381,7 +381,7 @@ def test_a_slot_whose_job_needs_no_load_waits_for_nobody(machine):
     assert [type(one) for one in machine.ask(B)] == [i.Compute]
 
 
-# Slots kept for instances
+# Slots held for instances
 
 
 def prepare(machine):
@@ -416,7 +416,7 @@ def test_a_hold_requested_again_changes_nothing_and_another_instance_gets_a_scru
     assert machine.ask() == [i.BeginGuestUse(A, again)]
     other = HoldSlot(instance="other", project_id="p", function="f", lease_epoch=3)
     machine.give(other)
-    machine.give(FREE)  # late
+    machine.give(FREE)  # late: names an older lease epoch
     assert machine.state.holds[A].action == other
     assert machine.ask() == [i.EndGuestUse(A), i.ScrubSlot(A)]
 
@@ -434,7 +434,7 @@ def test_a_bitstream_that_is_refused_is_tried_again_after_a_pause_or_for_somebod
     machine.feed(e.LoadRefused(slot=A, code="c", message="altered"))
     assert machine.state.holds[A].problem == "altered"
     assert machine.take() == [i.LookAtCard(A, PARAMETERS.fault_pause_s[1])]
-    assert machine.ask() == [i.LookAtCard(A, PARAMETERS.fault_pause_s[1])]  # woken for nothing
+    assert machine.ask() == [i.LookAtCard(A, PARAMETERS.fault_pause_s[1])]  # woken early: the pause is not over
     machine.give(HoldSlot(instance="other", project_id="p", function="g", lease_epoch=2))
     assert machine.ask() == [i.EndGuestUse(A), i.ScrubSlot(A)]
 
@@ -463,7 +463,7 @@ def test_a_fault_during_the_preparation_is_the_problem_of_the_hold_until_the_nex
     assert machine.state.holds[A].state is HoldState.PREPARING
 
 
-# Restart, and events that cannot be
+# Restart and impossible events
 
 
 @pytest.mark.parametrize(

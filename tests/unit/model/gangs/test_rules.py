@@ -1,4 +1,4 @@
-"""Gangs in the pool, case by case: moves of the policy, what fails, who may say what."""
+"""Gangs in the pool, case by case: moves of the policy, failures, and which reports and requests count."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def live(pool, uuid):
 
 
 def exit_all(pool, uuid):
-    """Have the processes of a gang end, wherever they run."""
+    """Let the processes of a gang exit on all hosts."""
     for host in pool.hosts.values():
         for key in [key for key in host.running if key[0] == uuid]:
             host.drop(key, ProcessExited)
@@ -38,7 +38,7 @@ def pool(new_gang_pool):
 
 @pytest.fixture
 def moving(pool):
-    """A gang that was told to move: it runs behind one on h0, while the foreground of h1 has become idle."""
+    """Return a gang ordered to move (it runs behind one on h0; the foreground of h1 is idle), old and new host."""
     stays = pool.create(cpu_usage=0.3, runtime_s=1000.0)
     ends = pool.create(cpu_usage=0.9)
     pool.settle()
@@ -93,7 +93,7 @@ def test_a_move_launches_nothing_before_the_old_place_is_left_and_keeps_the_prog
     pool.tell(old)
     pool.deliver(new)
     ((_, launch),) = [held for key, held in pool.hosts[new].held.items() if key[0] == moves]
-    assert launch.done_s == 1.0  # what was done on the old one
+    assert launch.done_s == 1.0  # the progress on the old host
     assert state(pool, moves) == "MOVING"
     pool.settle()
     assert (state(pool, moves), pool.gang(moves).migrations) == ("FOREGROUND", 1)
@@ -116,7 +116,7 @@ def test_a_saved_memory_is_handed_to_the_place_that_the_process_goes_on_in(pool,
 
 @pytest.mark.parametrize("reported_first", [True, False])
 def test_the_saved_memory_of_a_gang_that_is_cancelled_on_its_way_is_removed(pool, moving, reported_first):
-    """The memory is there when its tenant cancels; whether the pool has heard of it, or will."""
+    """The memory exists when the tenant cancels, whether or not the pool has received the report."""
     moves, old, _ = moving
     pool.deliver(old)
     pool.work(old)
@@ -160,7 +160,7 @@ def test_a_host_that_is_lost_while_a_gang_moves_to_it_leaves_the_gang_waiting(po
     pool.hosts[new].away = True
     pool.tick(new)
     assert state(pool, moves) == "QUEUED"
-    pool.settle()  # behind the one that it was behind before
+    pool.settle()  # to the background of the same gang as before
     assert state(pool, moves) == "BACKGROUND"
     assert [process.host for process in live(pool, moves).values()] == [old]
 
@@ -264,7 +264,7 @@ def test_a_place_that_a_process_is_to_leave_is_given_to_nobody(pool):
     pool.cancel(gang)
     waits = pool.create(2)
     assert pool.plan() == []
-    assert pool.outlook(waits).expected_at is None  # until it is left, nobody knows
+    assert pool.outlook(waits).expected_at is None  # unknown until the place is left
     pool.settle()
     assert state(pool, waits) == "FOREGROUND"
 
@@ -276,7 +276,7 @@ def test_a_gang_behind_one_that_is_stopped_host_by_host_is_swapped_and_not_moved
     pool.settle()
     behind = live(pool, small)[0].host
     pool.cancel(wide)
-    for name in sorted(pool.hosts, key=lambda name: name == behind):  # the other host is the first to be free
+    for name in sorted(pool.hosts, key=lambda name: name == behind):  # the other host becomes free first
         pool.deliver(name)
         pool.work(name)
         pool.tell(name)
@@ -294,7 +294,7 @@ def test_a_host_that_was_lost_and_is_back_has_its_processes_stopped(pool):
     pool.settle()
     (other,) = {process.host for process in live(pool, gang).values()}
     assert (other != host, pool.gang(gang).attempt) == (True, 2)
-    pool.hosts[host].exit(0)  # what it did meanwhile is for nothing
+    pool.hosts[host].exit(0)  # its work since the loss does not count
     pool.hosts[host].away = False
     pool.hear(host)
     pool.settle()
@@ -362,7 +362,7 @@ def test_a_processor_that_is_taken_from_the_gangs_stays_with_the_one_that_has_it
     pool.settle()
     assert [state(pool, uuid) for uuid in (gang, waits, small)] == ["FOREGROUND", "QUEUED", "FOREGROUND"]
     assert live(pool, small)[0].host != host.name
-    assert state(pool, other) == "QUEUED"  # behind `gang` there is room, but not for others
+    assert state(pool, other) == "QUEUED"  # there is room behind `gang`, but its processor takes no new gangs
     pool.cancel(gang)
     pool.settle()
     assert (state(pool, gang), host.held) == ("CANCELLED", {})
@@ -381,7 +381,7 @@ def test_a_gang_wider_than_what_is_left_of_the_pool_says_so_and_holds_up_nobody(
 
 
 def test_a_gang_that_waits_is_told_when_the_estimates_let_it_start(pool):
-    """The first has both processors for 100 s; then the second for 50 s; then the third: all need all there are."""
+    """Each gang needs both processors: the first one for 100 s, then the second for 50 s, then the third."""
     started_at = pool.now_s
     pool.create(2, runtime_s=100.0, cpu_usage=1.0)
     pool.settle()

@@ -1,4 +1,4 @@
-"""Slots for virtual machines.  The host has two small slots and a large one on one card; `soft` can be stopped."""
+"""Slots for virtual machines.  The host has two small slots and a large one on one card; `soft` is preemptible."""
 
 import re
 from dataclasses import replace
@@ -39,7 +39,7 @@ def catalogue(make_catalogue, make_stoppable):
 
 @pytest.fixture
 def claim(pool):
-    """Claim slots for an instance; returns their names."""
+    """Return a function that claims slots for an instance, and returns their names."""
 
     def claim(function="aes", count=1, *, instance="vm", host="h0", allocated=None):
         wanted = Claim(
@@ -66,7 +66,7 @@ def release(pool):
 
 @pytest.fixture
 def busy(pool):
-    """Give a slot of its own kind a job that runs; returns its uuid."""
+    """Return a function that starts a job on a slot that fits it, and returns its uuid."""
 
     def busy(function, *others):
         batch = pool.create(function, *others)
@@ -176,11 +176,11 @@ def test_a_slot_out_of_service_is_not_given(pool, claim):
         claim("flow")
 
 
-# What the pool loses by it
+# Effects on jobs of the pool
 
 
 def test_a_running_job_is_evicted_with_its_progress_and_its_slot_is_held_at_once(pool, claim, busy):
-    # Of the slots with jobs the one whose job has lost least: soft keeps its progress.
+    # The evicted job is the one that loses least: soft keeps its progress.
     job = busy("soft", "soft", "soft")
     slot = pool.job(job).slot
     for other in ("b1.1", "b1.2"):
@@ -219,7 +219,7 @@ def test_a_staged_job_keeps_its_input(pool, claim):
 
 
 def test_the_least_work_is_lost(pool, claim, busy):
-    # Three jobs that lose what they have done: the youngest is evicted.
+    # All three jobs lose their progress, so the youngest one is evicted.
     pool.create("lossy", "lossy", "lossy")
     pool.plan()
     for job in ("b1.0", "b1.2", "b1.1"):
@@ -230,7 +230,7 @@ def test_the_least_work_is_lost(pool, claim, busy):
 
 def test_a_job_that_cannot_be_stopped_keeps_its_slot(pool, claim, busy):
     busy("flow", "flow")
-    # Both on R2, 4.5 s each: the first ends within the 5 s that a claim waits, so it stays and the other leaves.
+    # Both on R2, 4.5 s each.  The first one ends within the 5 s that a claim may wait, so only the other one leaves.
     assert claim("flow") == [R2]
     assert [type(command.action) for command in pool.sent()] == [ReleaseJob, HoldSlot]
     assert pool.job("b1.0").state is JobState.RUNNING
@@ -320,7 +320,7 @@ def test_a_lease_that_is_over_is_not_released_again(pool, claim, release):
     assert holders(pool) == {R2: "next"}
 
 
-# What agents keep
+# Slots that agents hold for instances
 
 
 def actions(pool):
@@ -360,7 +360,7 @@ def test_leases_outlive_a_lost_host_and_its_agent_is_told_again_when_it_is_back(
     pool.tick()
     assert pool.sent() == []
     assert holders(pool) == {R0: "vm"}
-    # It never got the command: those were dropped when it was lost.
+    # The agent never got the command, which was dropped when its host was lost.
     empty = {"state": SlotState.EMPTY, "reason": ""}
     back = pool.heartbeat(r0=empty | {"instance": "", "sequence": before}, r1=empty, r2=empty)
     assert (R0, "instance vm holds it, but its agent reserves it for none") in pool.heard(back)
@@ -396,7 +396,7 @@ def test_a_lease_is_broken_until_its_slot_has_the_function_again(pool, claim):
     assert events(pool) == ["Created"]
     pool.report(pool.slot_report(R0, SlotState.FAULTED, reason="it smokes"))
     assert (pool.lease(R0).broken, events(pool)) == ("it smokes", ["Created", "LeaseBroken"])
-    # The card answers again, and the function is loaded: until it is there the instance cannot use it.
+    # The card works again and the function is loading: the instance cannot use the slot before it is loaded.
     pool.report(pool.slot_report(R0, SlotState.EMPTY), pool.slot_report(R0, SlotState.LOADING, "aes"))
     assert pool.lease(R0).broken == "it smokes"
     pool.report(pool.slot_report(R0, SlotState.READY, "aes"))
@@ -427,7 +427,7 @@ def test_a_slot_that_fails_before_its_first_load_breaks_the_lease(pool, claim):
 
 @pytest.mark.parametrize("first", [SlotState.LOADING, SlotState.READY])
 def test_a_function_that_is_not_in_the_slot_breaks_the_lease(pool, claim, first):
-    """Its load is refused, or it is gone from the slot without a fault."""
+    """The load is refused, or the function disappears from the slot without a fault."""
     claim("aes")
     pool.report(pool.slot_report(R0, first, "aes"), pool.slot_report(R0, SlotState.EMPTY))
     assert pool.lease(R0).broken == "aes is not loaded"
@@ -442,7 +442,7 @@ def test_a_lost_host_breaks_the_leases_of_its_instances(pool, claim):
 
 def test_other_holders_and_other_functions_break_no_lease(pool, claim, release):
     pool.heard(pool.heartbeat(r0={"state": SlotState.READY, "function": "soft"}))
-    claim("aes", count=2)  # both small slots: `soft` leaves R0 for it
+    claim("aes", count=2)  # both small slots: `aes` replaces `soft` on R0
     pool.report(pool.slot_report(R0, SlotState.EMPTY), pool.slot_report(R0, SlotState.READY, "aes"))
     assert events(pool) == ["Created"]
     release()

@@ -1,4 +1,4 @@
-"""Slots that load ahead of jobs: what they are told, when, and who may take them (`model.rules.online.family`)."""
+"""Loads ahead of jobs: which slots load what and when, and who may take them (`model.rules.online.family`)."""
 
 from dataclasses import replace
 
@@ -27,13 +27,13 @@ LOAD_S = 0.5
 
 @pytest.fixture(scope="session")
 def catalogue(make_catalogue):
-    """Three slots that load in half a second, and functions of speedups 2 and 30, the second on the large slot only."""
+    """Return a catalogue: three slots that load in 0.5 s, functions with speedups 2 and 30 (large slot only)."""
     functions = {"aes": entry(10.0, 20.0, "small", "large"), "flow": entry(10.0, 300.0, "large")}
     return make_catalogue(functions, slots=["small", "small", "large"], load_s=LOAD_S)
 
 
 class OneLoad:
-    """Wants one function in the first empty slot that can load, whoever waits."""
+    """A policy that loads one function into the first empty slot that can load, whether or not jobs wait."""
 
     def __init__(self, function):
         self._function = function
@@ -53,7 +53,7 @@ def online(pool):
 
 
 def ahead(pool):
-    """Return what slots were told to load since this was last asked."""
+    """Return the loads ahead sent since the last call: slot, function and replaced function."""
     return [(c.slot, c.action.function, c.action.replaces) for c in pool.sent() if isinstance(c.action, LoadFunction)]
 
 
@@ -65,7 +65,7 @@ def test_an_empty_slot_is_told_to_load_before_any_job_asks_and_nobody_holds_it(p
     online.step()
     assert ahead(pool) == [(R0, "aes", "")]
     assert pool.lease(R0) is None
-    # The card's port is taken until the slot has loaded, or was to have: nothing else of the card is told to load.
+    # The card's port is busy until the slot is loaded or its time is over: no other slot of the card gets a load.
     online.step()
     becomes(pool, R0, SlotState.LOADING, "aes")
     online.step()
@@ -94,7 +94,7 @@ def test_a_job_that_comes_while_its_function_loads_goes_to_that_slot_and_its_inp
     pool.now_s += 0.2
     online.create("aes")
     assert online.step() == ({"b1.0": R0}, [])
-    # 0.3 s of the load are left.
+    # 0.3 s of the load remain.
     assert pool.job("b1.0").start_s == pytest.approx(LOAD_S - 0.2)
 
 
@@ -105,7 +105,7 @@ def test_a_job_that_waits_takes_the_load_that_was_decided_first(pool, online):
 
 
 def fails(pool, slot, function):
-    """Let a load fail as agents tell it."""
+    """Report a failed load, as agents do."""
     becomes(pool, slot, SlotState.LOADING, function)
     becomes(pool, slot, SlotState.EMPTY)
 
@@ -134,7 +134,7 @@ def test_a_job_gets_the_slot_of_a_load_that_failed_as_any_empty_one(pool, online
     online.policy = BenefitPlus()
     online.create("aes")
     assert online.step()[0] == {"b1.0": R0}
-    # It is loaded for the job, from the beginning.
+    # It is loaded for the job, from the start.
     assert pool.job("b1.0").start_s == pytest.approx(LOAD_S)
 
 
@@ -157,7 +157,7 @@ def test_a_port_that_loads_is_busy_whatever_other_slots_of_the_card_hold(pool, o
 def test_a_card_whose_port_is_free_is_found_behind_many_that_load(pool, online):
     cards = [f"n{number:02d}" for number in range(100)]
     for host in cards:
-        # On each the first slot is loaded, the second is being loaded but for the last host, the third is empty.
+        # On each card the first slot is loaded, the second is loading (except on the last host), the third is empty.
         second = (SlotState.LOADING, "aes") if host != cards[-1] else (SlotState.EMPTY, "")
         states = {"r0": (SlotState.READY, "aes"), "r1": second, "r2": (SlotState.EMPTY, "")}
         slots = [
@@ -191,7 +191,7 @@ def test_a_large_pool_is_filled_in_several_looks_and_its_jobs_do_not_wait_for_th
 
     for number in range(3 * MOST_LOADS):
         observed(f"n{number}")
-    # Nobody has asked for anything before, so that both functions are taken to fill the pool: half of it is for aes.
+    # There was no demand before, so both functions are assumed to fill the pool: half of it is for aes.
     becomes(pool, R2, SlotState.READY, "flow")
     online.policy = BenefitPlus()
     online.create("flow")
@@ -240,7 +240,7 @@ TAKEN = [claimed, taken_by_a_task, taken_by_a_gang, planned, drained, loaded]
 
 @pytest.fixture
 def gives_back(pool):
-    """At the end R0 is nobody's: whoever was said to have it is not really there."""
+    """End the lease of a task on R0 after the test, since the task does not exist."""
     yield
     if (lease := pool.lease(R0)) is not None and lease.kind is LeaseKind.TASK:
         with pool.tx() as tx:
@@ -304,7 +304,7 @@ def test_benefit_plus_fills_a_pool_with_what_is_asked_for_one_slot_after_the_oth
     online.policy = BenefitPlus()
     filled = {}
     online.create("flow")
-    # `flow` fits the large slot only; what is left is for `aes`, which nobody has asked for yet.
+    # `flow` fits only the large slot; the others are for `aes`, which no job has requested yet.
     assert online.step()[0] == {"b1.0": R2}
     online.demand.arrived(1, 10.0, 10.0, pool.now_s)
     becomes(pool, R2, SlotState.READY, "flow")

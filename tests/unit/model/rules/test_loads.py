@@ -1,4 +1,4 @@
-"""To whom the load of a function into a slot is charged."""
+"""The projects to which loads of functions are charged."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ R0 = "h0/c/r0"
 
 @pytest.fixture
 def loads(pool):
-    """Report that a slot loads a function; returns the projects that loads were charged to so far."""
+    """Return a function that reports a load of a slot; it returns project, function and begin of all charged loads."""
 
     def loads(function, slot=R0):
         assert pool.report(pool.slot_report(slot, SlotState.LOADING, function)) == []
@@ -24,7 +24,7 @@ def loads(pool):
 
 @pytest.fixture
 def queued(pool):
-    """Put jobs of projects into the queue of a slot, one after the other."""
+    """Return a function that puts jobs of projects into the queue of a slot."""
 
     def queue(*wanted):
         batch = pool.create(*(function for _, function, _ in wanted))
@@ -35,7 +35,7 @@ def queued(pool):
         return batch
 
     yield queue
-    # What stands in the queue was not planned.
+    # The queue does not follow from a plan.
     pool.check_invariants = lambda: None
 
 
@@ -44,7 +44,7 @@ WAITING, STAGED = JobState.WAITING_INPUT, JobState.STAGED
 
 def test_a_load_is_charged_to_the_job_that_it_is_for(pool, loads, queued):
     queued(("a", "sha256", WAITING), ("b", "aes", WAITING), ("c", "aes", STAGED), ("d", "aes", STAGED))
-    # The first of those that need the function and could run, which is the one that the agent has chosen.
+    # The first staged job that needs the function, which is the agent's choice as well.
     assert loads("aes") == [("c", "aes", pool.now_s)]
 
 

@@ -23,7 +23,7 @@ PAPER = (Keasy, Measy, Reasy)
 
 
 def trace_of_rows(*rows) -> Trace:
-    """Rows are (submit, width, run, estimate)."""
+    """Return a trace of rows (submit, width, run, estimate)."""
     submit_s, width, run_s, estimate_s = (np.array(column) for column in zip(*rows, strict=True))
     number = np.arange(len(rows))
     return Trace(job=number, submit_s=submit_s, run_s=run_s, estimate_s=estimate_s, width=width, user=number)
@@ -45,8 +45,8 @@ class Kept(Sink):
 
 
 def test_foreground_and_background_progress_as_their_neighbours_let_them():
-    # 0 needs 90 s alone; from 0 on it shares both processors with 1, and does 0.9: until 100.  1 uses half of what is
-    # left of a process that uses half: 0.5, so 50 of 80 by then.  It swaps, and is done at 130.
+    # Gang 0 needs 90 s alone.  From 0 on it shares both processors with 1 and runs at 0.9, until 100.  Gang 1 uses half
+    # of what is left by a process that uses half: 0.5, so 50 of 80 s by then.  It is swapped and ends at 130.
     kept = Kept()
     outcome = run(2, trace_of_rows((0, 2, 90, 90), (0, 2, 80, 80)), Measy(), sink=kept)
     assert outcome.finish_s.tolist() == pytest.approx([100, 130])
@@ -60,8 +60,8 @@ def test_foreground_and_background_progress_as_their_neighbours_let_them():
 
 
 def test_a_migration_takes_its_time_and_keeps_progress_and_a_kill_does_not():
-    # 2 runs behind 0, at 0.5, until 1 ends at 40: 20 of 50 done; there it finds a foreground and 0 is alone again.
-    # 0: 40 s at 0.9.
+    # Gang 2 runs behind 0, at 0.5, until 1 ends at 40: 20 of 50 s are done.  It moves to the free foreground, and 0 is
+    # alone again, after 40 s at 0.9.
     rows = (0, 1, 100, 100), (0, 1, 40, 40), (0, 1, 50, 50)
     kept = Kept()
     outcome = run(2, trace_of_rows(*rows), Measy(), sink=kept)
@@ -73,9 +73,9 @@ def test_a_migration_takes_its_time_and_keeps_progress_and_a_kill_does_not():
 
 
 def test_a_trial_has_the_priority_for_its_time():
-    # 1 is tried from 10 to 40, on an idle processor and behind 0, and loses 0.1 because it shares one: 27 s done.  0
-    # uses half of what a process leaves that uses half: 15 s.  Then they change: 1 does its last 10 s at 0.5, until 60,
-    # 0 meanwhile 18 s; the first 10 of its 90 s it was alone, as it is for the rest.
+    # Gang 1 is in its trial from 10 to 40, on an idle processor and one of 0; sharing costs it 0.1, so 27 s are done.
+    # Gang 0 uses half of what a process leaves that uses half: 15 s.  Then the priority changes: 1 does its last 10 s
+    # at 0.5, until 60, and 0 does 18 s in this time.  It was alone for the first 10 of its 90 s, as it is for the rest.
     kept = Kept()
     policy = MeasyPlus(PlusParams(trial_s=30.0, trial_share=1.0))
     outcome = run(5, trace_of_rows((0, 4, 90, 90), (10, 2, 37, 37)), policy, sink=kept)
@@ -91,15 +91,15 @@ def test_a_trial_has_the_priority_for_its_time():
 
 
 def test_a_gang_that_ends_within_its_trial_leaves_at_once():
-    # 18 s at 0.9: from 10 to 30; 0 has done 10 + 10 s by then.
+    # Gang 1 does 18 s at 0.9, from 10 to 30; gang 0 has done 10 + 10 s by then.
     policy = MeasyPlus(PlusParams(trial_s=30.0, trial_share=1.0))
     outcome = run(5, trace_of_rows((0, 4, 90, 90), (10, 2, 18, 80)), policy)
     assert outcome.finish_s.tolist() == pytest.approx([30 + 70, 30])
 
 
 def test_run_times_of_a_user_put_short_gangs_first():
-    # At 20 half of the processors are idle, the first in line needs more, and nothing is kept for it yet.  4 says 500,
-    # 5 says 900, but its user has run for 10 s twice.
+    # At 20 half of the processors are idle, the first gang in the queue needs more, and nothing is reserved for it yet.
+    # Gang 4 estimates 500 s and gang 5 estimates 900 s, but the user of 5 has run for 10 s twice.
     rows = (0, 1, 10, 900), (0, 1, 10, 900), (0, 2, 30, 900), (20, 3, 30, 50), (20, 2, 10, 500), (20, 2, 10, 900)
     user = np.array([1, 1, 3, 3, 2, 1])
     for last_runs, served in ((0, 4), (2, 5)):
@@ -109,7 +109,7 @@ def test_run_times_of_a_user_put_short_gangs_first():
 
 
 def test_all_that_happens_at_one_instant_has_happened_before_anything_is_decided():
-    # At 10 gang 0 ends, and 2 and 3 arrive: 1 is first in line and gets both processors, although 2 came with the end.
+    # At 10 gang 0 ends, and 2 and 3 arrive.  Gang 1 is the first in the queue and gets both processors, not 2.
     rows = (0, 1, 10, 10), (5, 2, 10, 10), (10, 1, 5, 5), (10, 1, 5, 5)
     assert run(2, trace_of_rows(*rows), Easy()).finish_s.tolist() == [10, 20, 25, 25]
 
@@ -124,7 +124,7 @@ def test_a_policy_that_serves_nobody_is_an_error():
 
 
 def short_easy(processors, rows):
-    """Return when each of (submit, width, run, estimate) starts under EASY, by another road than the simulator's."""
+    """Return the start of each (submit, width, run, estimate) under EASY, by an independent implementation."""
     queue, running, starts, idle = [], [], {}, processors
     for now in instants(rows, running):
         while running and running[0][0] == now:
@@ -155,7 +155,7 @@ def short_easy(processors, rows):
 
 
 def instants(rows, running):
-    """Yield the times at which somebody comes or goes, in order, while `running` changes."""
+    """Yield the times at which gangs arrive or end, in order, while `running` changes."""
     submissions = sorted({row[0] for row in rows})
     while submissions or running:
         now = min([*submissions[:1], *(row[0] for row in running[:1])])
@@ -196,7 +196,7 @@ ROWS = st.lists(
 
 
 class Audited(Sink):
-    """Adds up what each gang does, and looks at who is where at every stretch."""
+    """A sink that adds up the progress of each gang, and records the places used in every stretch."""
 
     def __init__(self, count):
         self.done_s, self.spans = [0.0] * count, []
@@ -211,7 +211,7 @@ class Audited(Sink):
 
 
 def trying():
-    """Return our policy with both options: predictions from one run time, and trials whenever somebody can give way."""
+    """Return our policy with both options: predictions from one run time, and trials whenever a gang can give way."""
     return MeasyPlus(PlusParams(last_runs=1, trial_s=2.0, trial_share=0.3))
 
 
@@ -308,8 +308,8 @@ def test_trials_delay_no_head_beyond_its_first_reservation():
 
 
 def test_a_gang_that_is_late_gives_way_to_no_trial_that_delays_the_head():
-    # Two gangs of 2000 s share their processors from 11 s on and lose a tenth: the head, which needs both processors,
-    # starts once they have ended, 2000 / 0.9 at the latest.  The last one comes when they are late already.
+    # Two gangs of 2000 s share their processors from 11 s on and lose a tenth.  The head needs both processors, and
+    # starts when they have ended, at 2000 / 0.9 at the latest.  The last gang arrives when they are already late.
     rows = [(0, 1, 2000, 2000), (1, 1, 1990, 1990), (2, 2, 9000, 9000), (10, 1, 100, 800), (11, 1, 10, 2000)]
     trace = trace_of_rows(*rows, (2100, 2, 50, 800))
     starts_s = []
@@ -324,7 +324,7 @@ def test_a_gang_that_is_late_gives_way_to_no_trial_that_delays_the_head():
 
 
 def test_measures_are_those_of_the_paper():
-    # Runs of 5 s count as 10: 20 / 10 = 2; of 40 s, alone: 1.
+    # A run of 5 s counts as 10 s, so it is (20 + 5) / 10 = 2.5; that of 40 s did not wait: 1.
     trace = trace_of_rows((0, 1, 40, 40), (20, 1, 5, 5))
     outcome = run(1, trace, Easy())
     assert outcome.finish_s.tolist() == [40, 45]
@@ -349,8 +349,8 @@ def test_batch_means_leave_out_the_ends_and_have_an_interval():
     st.sampled_from(({}, {"last_runs": 1}, {"trial_s": 2.0, "trial_share": 0.5}, {"patience": 0.0, "trial_s": 1.0})),
 )
 def test_no_head_is_delayed_beyond_its_first_reservation_but_by_the_loss(rows, loss, options):
-    # What runs in front ends at its estimate, and by the loss later: e / (1 - loss) for e.  The background may finish
-    # the head earlier.
+    # Foreground gangs end at their estimate e, or by the loss at e / (1 - loss).  The background may complete the head
+    # earlier.
     promised = {}
 
     class Watched(MeasyPlus):
@@ -376,8 +376,8 @@ def test_no_head_is_delayed_beyond_its_first_reservation_but_by_the_loss(rows, l
 
 
 def test_a_wide_gang_is_served_although_short_ones_keep_coming():
-    # All processors are taken in turn by gangs of 10 s that come every 3 s.  The turn of the wide one is at
-    # 21 + 2 * 50; nobody who comes after 121 - 2 * 10 is before it then, and what runs ends within 10 s, or 20 more
+    # Gangs of 10 s that arrive every 3 s use all processors in turn.  The turn of the wide gang is at 21 + 2 * 50.
+    # Gangs that arrive after 121 - 2 * 10 are behind it by then, and running ones end within 10 s, or 20 s later
     # after a migration.
     short = [(3.0 * i, 1, 10, 10) for i in range(300)]
     rows = sorted([*short, (21.0, 4, 50, 50)])
@@ -389,8 +389,8 @@ def test_a_wide_gang_is_served_although_short_ones_keep_coming():
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(ROWS, st.sampled_from((0.0, 1.0, 3.0)))
 def test_nobody_who_comes_after_the_turn_of_a_gang_starts_to_its_delay(rows, patience):
-    # With one tier and exact estimates: once the first in line has its turn, its reservation never gets later, and
-    # whoever has a reservation later has the later turn.
+    # With one tier and exact estimates: once the first gang in the queue has its turn, its reservation never gets
+    # later, and a gang that has a reservation later has the later turn.
     reserved = []
 
     class Watched(MeasyPlus):
@@ -427,7 +427,7 @@ def test_what_is_said_of_usages_changes_decisions_but_not_the_truth(said, per_pr
 
 
 def test_rates_follow_the_true_usage():
-    # Said is 0.5, true are 0.8 in front and 0.4 behind: of 0.2 left a process that needs 0.4 does 0.5 * 0.2 / 0.4.
+    # Declared is 0.5, true are 0.8 in front and 0.4 behind: a process that needs 0.4 of 0.2 left does 0.5 * 0.2 / 0.4.
     trace = trace_of_rows((0, 1, 90, 90), (0, 1, 80, 80))
     gangs = Gangs(width=trace.width, estimate_s=trace.estimate_s, usage=np.full(2, 0.5))
     shares = Shares(np.full(2, 0.1), np.full(2, 0.5), usage=np.array([0.8, 0.4]))
