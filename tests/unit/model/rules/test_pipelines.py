@@ -1,4 +1,4 @@
-"""Pipelines: jobs whose input is the result of others of their batch."""
+"""Pipelines: jobs whose inputs are results of other jobs of their batch."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def family(pool):
 
 @pytest.fixture
 def step(pool, family):
-    """One cycle of the family; returns the names of the jobs that were placed."""
+    """Return a function that runs one cycle of the family, and returns the names of the placed jobs."""
 
     def cycle():
         with pool.tx() as tx:
@@ -119,7 +119,7 @@ def test_a_pipeline_that_waits_tells_why_and_when_it_is_expected_to_begin(pool, 
     step()
     first = pool.job(UUIDS["a"])
     assert told() == ("subtasks wait for the results of others", first.dispatched_at + first.end_s)
-    pool.now_s += 1000  # it is late
+    pool.now_s += 1000  # the subtask is late
     assert told() == ("subtasks wait for the results of others", pool.now_s)
     complete(pool, "a")
     assert told() == ("it is about to be planned", pool.now_s)
@@ -226,7 +226,7 @@ def test_a_result_lost_with_its_host_is_computed_again_and_counted_once(pool, su
     pool.now_s += 1000.0
     pool.heard(pool.heartbeat("h0"))
     pool.tick()
-    assert step() == []  # the result is lost: what follows is to compute it again
+    assert step() == []  # the result is lost: the next cycle computes it again
     assert states() == {"a": JobState.PENDING, "b": JobState.PENDING}
     assert pool.batch("p1").jobs_completed == 0
     assert pool.store.all(Run) == []
@@ -317,5 +317,5 @@ def test_a_subtask_goes_where_its_neighbours_slow_it_down_least_once_that_is_kno
     with pool.tx() as tx:
         look = family.snapshot(tx, pool.now_s)
     (placed,) = family.decide(look, None, np.random.default_rng(0)).wanted.placed
-    # To send 1000 bytes takes a millisecond, while the function is loaded; sha256 beside it would cost another second.
+    # Sending 1000 bytes takes 1 ms, during the load; sha256 on the same card would cost another second.
     assert placed.host == host
