@@ -39,11 +39,11 @@ class Presence:
         with self._lock:
             if self._process == os.getpid():
                 return
-            self._told, self._ending, self._ended = threading.Event(), threading.Event(), threading.Event()
+            self._announced, self._ending, self._ended = threading.Event(), threading.Event(), threading.Event()
             self._loop = Loop("announce", self._announce, ANNOUNCE_S)
             self._loop.start()
             self._process = os.getpid()
-        self._told.wait(patience_s)
+        self._announced.wait(patience_s)
 
     def end(self) -> None:
         """Announce that this process ends, if it was announced, so that it is reported as gone and not as down.
@@ -62,7 +62,7 @@ class Presence:
             self._scheduler.announce(os.getpid(), ending=ending)
         except (FpgaPoolError, MessagingError, RuntimeError) as error:  # RuntimeError: no thread can start at exit
             LOG.debug("announcing this process failed: %s", error)
-        self._told.set()
+        self._announced.set()
         if ending:
             self._loop.stop()
             self._ended.set()

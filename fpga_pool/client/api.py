@@ -121,10 +121,10 @@ class PoolApi(DryRuns):
         uuid = uuid or str(uuid4())
         body = {"uuid": uuid, "name": name, "jobs": to_plain(jobs), **f.as_body(options)}
 
-        def look() -> JobList:
+        def find() -> JobList:
             return self.job_list(uuid, with_batch=True)
 
-        return create(self._http, JobList, "", body, look, patience_s, params={"wait_s": wait_s})
+        return create(self._http, JobList, "", body, find, patience_s, params={"wait_s": wait_s})
 
     def batches(self, limit: int | None = None, **filters: Unpack[f.BatchFilters]) -> list[Batch]:
         """Return the project's batches (`limit` of them, those that match the filters), newest first."""

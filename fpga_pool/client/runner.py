@@ -30,7 +30,7 @@ from fpga_pool.transfer.client import ResultInfo, TransferCancelled
 #: Expected delay until the pool learns from the agent that the responder has the whole input.
 _REPORT_S = 5.0
 #: Polls return changes only; at this interval in seconds one returns everything, in case the database was replaced.
-_FULL_LOOK_S = 30.0
+_FULL_POLL_S = 30.0
 #: A poll of a new batch waits until a job is in one of these states.
 _PLANNED = tuple(state for state in JobState if state is not JobState.PENDING)
 #: If all results are here, a poll waits for a job in these states: the pool knows of its result, too, or runs it again.
@@ -77,7 +77,7 @@ class BatchRunner:
         self._used_lanes: set[Lane] = set()
         self._next_poll_s = 0.0
         self._pause_s = self._settings.fast_poll_s
-        self._heard_s = self._looked_s = 0.0
+        self._heard_s = self._polled_s = 0.0
         #: Version of the jobs in the last poll; "" = the next poll returns all of them.
         self._seen = ""
         #: The jobs in the answer to the creation, which is used as the first poll.
@@ -178,7 +178,7 @@ class BatchRunner:
         begin_s = time.monotonic()
         moved, wait_s = False, self._patience_s()
         try:
-            moved = self._look(wait_s)
+            moved = self._poll(wait_s)
             self._heard_s = time.monotonic()
             if all(transfer.settled for transfer in self._transfers):
                 return self._end()
@@ -205,14 +205,14 @@ class BatchRunner:
         moving = any(transfer.stream is not None for transfer in self._transfers)
         return self._settings.slow_poll_s if not moving and (unplanned or self._all_here) else 0.0
 
-    def _look(self, wait_s: float) -> bool:
+    def _poll(self, wait_s: float) -> bool:
         """Poll the jobs and record their states; return whether something has changed or is being transferred."""
         asked_s = time.monotonic()
         if self._first is not None:
-            found, self._first, self._looked_s = self._first, None, asked_s
+            found, self._first, self._polled_s = self._first, None, asked_s
             return self._note(found)
-        if asked_s - self._looked_s > _FULL_LOOK_S:
-            self._seen, self._looked_s = "", asked_s
+        if asked_s - self._polled_s > _FULL_POLL_S:
+            self._seen, self._polled_s = "", asked_s
         new = not self._seen and all(transfer.job.attempt == 0 for transfer in self._transfers)
         states: Sequence[JobState] = _PLANNED if new else ()
         if self._all_here and any(transfer.awaits_report for transfer in self._transfers):
@@ -241,7 +241,7 @@ class BatchRunner:
 
     def _update(self, transfer: Transfer, job: Job) -> None:
         retimed = job.transfer != transfer.job.transfer and job.state is JobState.WAITING_INPUT
-        transfer.look(job)
+        transfer.update(job)
         stream = transfer.stream
         displaced = job.state in (JobState.PENDING, JobState.FAILED, JobState.CANCELLED)
         if stream is not None and (displaced or job.attempt != stream.job.attempt):

@@ -254,11 +254,11 @@ def create(
     kind: type[Created],
     noun: str,
     body: Mapping[str, object],
-    look: Callable[[], Created],
+    find: Callable[[], Created],
     patience_s: float,
     params: dict[str, Any] | None = None,
 ) -> Created:
-    """Create an object and return it; if it exists because an earlier answer was lost, `look` fetches it.
+    """Create an object and return it; if it exists because an earlier answer was lost, `find` fetches it.
 
     `noun` is its key in the answer; "" = a batch, which is a part of the returned object.
     """
@@ -268,7 +268,7 @@ def create(
     while True:
         try:
             if exists:
-                return look()
+                return find()
             return read(kind, http.call("POST", path, body=body, params=params, retry=False, secret=not noun), noun)
         except DuplicateId:
             if not interrupted:

@@ -70,7 +70,7 @@ class Transfer:
     #: Error of the last transfer that broke.
     trouble: str = ""
 
-    def look(self, job: Job) -> None:
+    def update(self, job: Job) -> None:
         """Record the current state of the job in the pool.
 
         Transfers of a former attempt are void.  But the pool may learn that a result was received only after it has

@@ -105,16 +105,16 @@ class _Stage:
         self._process.kill()
         self._process.wait(WAIT_S)
 
-    def wait(self, what: str, look: Callable[[], T], progress: Callable[[], str] = lambda: "") -> T:
-        """Return the first true result of `look`, and show the progress until then; raise _NotShown after `WAIT_S`.
+    def wait(self, what: str, read: Callable[[], T], progress: Callable[[], str] = lambda: "") -> T:
+        """Return the first true result of `read`, and show the progress until then; raise _NotShown after `WAIT_S`.
 
-        If the scheduler is too busy to answer, `look` is called again.
+        If the scheduler is too busy to answer, `read` is called again.
         """
         end_s = time.monotonic() + WAIT_S
         with self._console.status(f"waiting: {what}") as status:
             while time.monotonic() < end_s:
                 with contextlib.suppress(ServiceUnavailable):
-                    if found := look():
+                    if found := read():
                         return found
                     status.update(f"waiting: {what} {progress()}")
                 time.sleep(_LOOK_S)

@@ -173,10 +173,10 @@ def _document(
     return "\n".join(parts) + "\n"
 
 
-def _rectangle(cell: _Cell, look: str, inside: str) -> str:
+def _rectangle(cell: _Cell, style: str, inside: str) -> str:
     return (
         f'<rect x="{cell.x:.1f}" y="{cell.y:.1f}" width="{cell.width:g}" height="{cell.height:g}" rx="{cell.round:g}" '
-        f"{look}>{inside}</rect>"
+        f"{style}>{inside}</rect>"
     )
 
 

@@ -26,7 +26,7 @@ WantedT = TypeVar("WantedT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look(Generic[ViewT]):
+class CycleSnapshot(Generic[ViewT]):
     """Snapshot of the shard that a family has read, and the policy that decides on it."""
 
     view: ViewT
@@ -81,13 +81,13 @@ class Family(Protocol[ViewT, WantedT]):
     #: Some work waits for a place or a better one: a cycle should follow as soon as capacity becomes free.
     waits: bool
 
-    def snapshot(self, tx: Transaction, now_s: float) -> Look[ViewT] | None:
+    def snapshot(self, tx: Transaction, now_s: float) -> CycleSnapshot[ViewT] | None:
         """Read the view for the decision; return None if there is nothing to decide."""
 
-    def decide(self, look: Look[ViewT], state: PolicyState, rng: np.random.Generator) -> Decision[WantedT]:
+    def decide(self, snapshot: CycleSnapshot[ViewT], state: PolicyState, rng: np.random.Generator) -> Decision[WantedT]:
         """Call the policy with its `state`; no transaction is open."""
 
-    def commit(self, tx: Transaction, look: Look[ViewT], wanted: WantedT, now_s: float) -> Outcome:
+    def commit(self, tx: Transaction, snapshot: CycleSnapshot[ViewT], wanted: WantedT, now_s: float) -> Outcome:
         """Apply the decision, except to objects that have changed since the snapshot."""
 
     def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Work]:
@@ -169,12 +169,12 @@ class Cycle(Generic[ViewT, WantedT]):
         if now_s < self._retry_at_s:
             return CycleResult(family=family.name)
         # 1. Snapshot: read everything that the decision depends on, in one transaction.
-        look, learning = self._look(now_s)
+        snapshot, learning = self._snapshot(now_s)
         laps.append(self._timer())
-        if look is None:
+        if snapshot is None:
             return CycleResult(family=family.name, durations=_durations(laps))
         # 2. Decide on data that cannot change meanwhile.
-        decision = self._decide(look, None if learning is None else learning.state)
+        decision = self._decide(snapshot, None if learning is None else learning.state)
         laps.append(self._timer())
         # 3. Commit the changes to objects that are still as they were read, in one transaction together with the
         # commands to agents and the new state of the policy.
@@ -182,7 +182,7 @@ class Cycle(Generic[ViewT, WantedT]):
         if decision.wanted is not None or (learning is not None and learning.has_changed):
             with self._transactions() as tx:
                 if decision.wanted is not None:
-                    outcome = family.commit(tx, look, decision.wanted, self._clock())
+                    outcome = family.commit(tx, snapshot, decision.wanted, self._clock())
                 if learning is not None:
                     learning.note_placed(outcome.placed, now_s)
                     learning.save(tx)
@@ -193,29 +193,33 @@ class Cycle(Generic[ViewT, WantedT]):
         laps.append(self._timer())
         return CycleResult(
             family=family.name,
-            policy=look.policy,
+            policy=snapshot.policy,
             again=decision.again or outcome.again,
             outcome=outcome,
             failures=(*decision.failures, *self._not_learned(learning)),
             durations=_durations(laps),
         )
 
-    def dry_run(self) -> tuple[Look[ViewT], Decision[WantedT]] | None:
+    def dry_run(self) -> tuple[CycleSnapshot[ViewT], Decision[WantedT]] | None:
         """Return the snapshot and the decision on it without committing anything; None = there is nothing to decide."""
-        look, learning = self._look(self._clock())
-        return None if look is None else (look, self._decide(look, None if learning is None else learning.state))
+        snapshot, learning = self._snapshot(self._clock())
+        return (
+            None
+            if snapshot is None
+            else (snapshot, self._decide(snapshot, None if learning is None else learning.state))
+        )
 
-    def _look(self, now_s: float) -> tuple[Look[ViewT] | None, Learning | None]:
+    def _snapshot(self, now_s: float) -> tuple[CycleSnapshot[ViewT] | None, Learning | None]:
         with self._reading() as tx:
-            look = self.family.snapshot(tx, now_s)
-            return look, None if look is None else self._learning(tx, look)
+            snapshot = self.family.snapshot(tx, now_s)
+            return snapshot, None if snapshot is None else self._learning(tx, snapshot)
 
-    def _learning(self, tx: Transaction, look: Look[ViewT]) -> Learning | None:
+    def _learning(self, tx: Transaction, snapshot: CycleSnapshot[ViewT]) -> Learning | None:
         """Return the learning of a policy that has a state, updated by ended work; None for other policies."""
-        if not isinstance(look.policy, Remembering):
+        if not isinstance(snapshot.policy, Remembering):
             return None
-        learning = Learning(tx, self.family.name, look.policy)
-        learning.note_ends(lambda uuids: self.family.work(tx, uuids), look.now_s)
+        learning = Learning(tx, self.family.name, snapshot.policy)
+        learning.note_ends(lambda uuids: self.family.work(tx, uuids), snapshot.now_s)
         return learning
 
     def _not_learned(self, learning: Learning | None) -> Iterator[PolicyFailure]:
@@ -223,12 +227,12 @@ class Cycle(Generic[ViewT, WantedT]):
             message = f"{self.family.name} policy {learning.policy} failed to learn from reported events"
             yield from (PolicyFailure(message=message, error=error) for error in learning.errors)
 
-    def _decide(self, look: Look[ViewT], state: PolicyState) -> Decision[WantedT]:
+    def _decide(self, snapshot: CycleSnapshot[ViewT], state: PolicyState) -> Decision[WantedT]:
         try:
-            return self.family.decide(look, state, self._rng)
+            return self.family.decide(snapshot, state, self._rng)
         except Exception as error:  # a policy is a plug-in, and may be wrong
-            self._retry_at_s = look.now_s + RETRY_S
-            message = f"{self.family.name} policy {look.policy.name} failed; next try in {RETRY_S:.0f} s"
+            self._retry_at_s = snapshot.now_s + RETRY_S
+            message = f"{self.family.name} policy {snapshot.policy.name} failed; next try in {RETRY_S:.0f} s"
             return Decision(failures=(PolicyFailure(message=message, error=error),))
 
 

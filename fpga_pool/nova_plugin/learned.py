@@ -25,7 +25,7 @@ from fpga_pool.nova_plugin.weighers import CONF, PoolWeigher
 LOG = logging.getLogger(__name__)
 
 #: Interval at which the agreement of choices is logged at INFO.
-TELL_S = 60.0
+LOG_INTERVAL_S = 60.0
 #: Scores with a smaller difference are equal.
 _EQUAL = 1e-6
 
@@ -36,7 +36,7 @@ class Shadow:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         # Reentrant, as the garbage collector may end a request in a thread that holds the lock.
         self._lock, self._clock = threading.RLock(), clock
-        self._told_at_s = float("-inf")
+        self._logged_at_s = float("-inf")
         #: Number of claims, and of claims on a host with the best score.
         self.claims = self.agreed = 0
 
@@ -50,11 +50,11 @@ class Shadow:
             self.claims += 1
             self.agreed += bool(found[place] - found[best] <= _EQUAL)
             claims, agreed = self.claims, self.agreed
-            tell = self._clock() - self._told_at_s >= TELL_S
-            if tell:
-                self._told_at_s = self._clock()
+            logs = self._clock() - self._logged_at_s >= LOG_INTERVAL_S
+            if logs:
+                self._logged_at_s = self._clock()
         LOG.log(
-            logging.INFO if tell else logging.DEBUG,
+            logging.INFO if logs else logging.DEBUG,
             "in shadow: best host %s, estimated completion in %.4g s; claimed on %s, %.4g s; %d of %d claims so far "
             "were on a host with the best score",
             *(hosts[best].host, completions_s[best], claimed.host, completions_s[place], agreed, claims),

@@ -70,14 +70,14 @@ class Linked:
             self._known[key] = _chosen(slot_candidates, wished_links(self._wanted), self._wanted.count, asked, gone)
         return self._known[key]
 
-    def look_at(self, rows: Ints) -> None:
+    def examine(self, rows: Ints) -> None:
         """Compute `price` and `lost` of these providers, only once for providers of the same kind."""
         new = rows[np.isnan(self.price[rows])]
         _, first, alike = np.unique(self._slot_candidates.kinds[new], return_index=True, return_inverse=True)
-        self._look_at_each(new[first].tolist())
+        self._examine_each(new[first].tolist())
         self.price[new], self.lost[new] = self.price[new[first]][alike], self.lost[new[first]][alike]
 
-    def _look_at_each(self, rows: Sequence[int]) -> None:
+    def _examine_each(self, rows: Sequence[int]) -> None:
         for row in rows:
             outcome = self.outcome(self._slot_candidates.host_of(row), [(row, self._wanted.count)])
             self.price[row], self.lost[row] = (NOT_HAD, NOT_HAD) if outcome is None else (outcome.price, outcome.lost)
@@ -87,7 +87,7 @@ class Linked:
         outcome = self.outcome(host, needs)
         if outcome is not None:
             self._gone[host] = self.gone(host) | outcome.places
-            self._look_at_each(self._slot_candidates.providers_of(host))
+            self._examine_each(self._slot_candidates.providers_of(host))
 
     def needs(self, host: str, outcome: Outcome) -> tuple[tuple[int, int], ...]:
         """Return the number of slots of an outcome by provider."""

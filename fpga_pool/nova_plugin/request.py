@@ -195,7 +195,7 @@ class Request:
         """Return the price of the next instance if one of these providers gives all of its slots, shape (P + 1,)."""
         price = np.array(self._next.price)
         if self._linked is not None and self.wanted.linked:
-            self._linked.look_at(rows[rows != UNKNOWN])
+            self._linked.examine(rows[rows != UNKNOWN])
             price[:-1] = np.where(np.isinf(price[:-1]), NOT_HAD, self._linked.price)
         return price
 
@@ -350,7 +350,7 @@ class Request:
         if self._linked is None:
             return [NOT_HAD] * len(hosts)
         rows = np.array(self._rows(hosts), dtype=np.int64)
-        self._linked.look_at(rows[rows != UNKNOWN])
+        self._linked.examine(rows[rows != UNKNOWN])
         return self._offered(hosts, [*self._linked.lost.tolist(), NOT_HAD], self._lost)
 
     def _lost(self, host: Any) -> float:

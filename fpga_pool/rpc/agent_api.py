@@ -14,7 +14,7 @@ from fpga_pool.rpc.tracing import current_ids
 from fpga_pool.rpc.transport import AGENT_TOPIC
 
 #: Timeout for reading the library of a host, whose caller waits.
-LOOK_S = 3.0
+POLL_S = 3.0
 
 
 class AgentAPI:
@@ -56,7 +56,7 @@ class AgentAPI:
 
     def bitstreams(self, host: str, board: str) -> list[BitstreamInfo]:
         """Return the bitstreams of the catalogue for a board in the library of a host."""
-        found: list[BitstreamInfo] = read(list[BitstreamInfo], self._call(host, "bitstreams", LOOK_S, board=board))
+        found: list[BitstreamInfo] = read(list[BitstreamInfo], self._call(host, "bitstreams", POLL_S, board=board))
         return found
 
     def tiers(self, host: str) -> list[GuestTier]:

@@ -81,7 +81,7 @@ class Call:
     arguments: dict[str, Any]
     ids: Mapping[str, str]
     #: Set when the waiting thread is to send a message or can take the answer.
-    told: threading.Event = field(default_factory=threading.Event)
+    answered: threading.Event = field(default_factory=threading.Event)
     #: The calls that its thread is to send.
     group: "Sequence[Call]" = ()
     answer: Any = None
@@ -114,10 +114,10 @@ class Gatherer:
         with self._lock:
             self._waiting.append(mine)
             group = self._next(mine) if self._under_way < UNDER_WAY else ()
-        if not group and not mine.told.wait(PATIENCE_S):
+        if not group and not mine.answered.wait(PATIENCE_S):
             with self._lock:
                 group = self._next(mine) if mine in self._waiting else ()
-        if not group and not mine.told.wait(self._timeout_s + GRACE_S):
+        if not group and not mine.answered.wait(self._timeout_s + GRACE_S):
             raise messaging.MessagingTimeout(f"no response within {self._timeout_s:g} s")
         if group or mine.group:
             self._send(group or mine.group)
@@ -140,9 +140,9 @@ class Gatherer:
             others = self._next(self._waiting[0]) if self._waiting and self._under_way < UNDER_WAY else ()
         if others:
             others[0].group = others
-            others[0].told.set()
+            others[0].answered.set()
         for call in group:
-            call.told.set()
+            call.answered.set()
 
     def _carry_out(self, group: Sequence[Call]) -> None:
         """Send the calls of one message, and give each its answer or its error."""

@@ -37,13 +37,13 @@ def permissions(role: Role, host: str = "", topics: Sequence[str] = ()) -> Permi
     A scheduler can send notifications of these topics, whose queues it declares and binds, but not read them.
     """
     if role is Role.SCHEDULER:
-        told = [rf"{re.escape(topic)}\.[a-z]+" for topic in topics]
+        notifications = [rf"{re.escape(topic)}\.[a-z]+" for topic in topics]
         schedulers, servers = rf"{_SCHEDULER}(\..+)?", rf"({_SCHEDULER}|{_AGENT})(\..+)?"
         return _of_server(
             rf"{_SCHEDULER}(\..+|_fanout.*)?",
-            told=told,
-            topic_write=_any(servers, *told),
-            topic_read=_any(schedulers, *told),
+            notifications=notifications,
+            topic_write=_any(servers, *notifications),
+            topic_read=_any(schedulers, *notifications),
         )
     if role is Role.AGENT:
         name = re.escape(host)
@@ -60,10 +60,10 @@ def permissions(role: Role, host: str = "", topics: Sequence[str] = ()) -> Permi
     )
 
 
-def _of_server(own: str, *, topic_write: str, topic_read: str, told: Sequence[str] = ()) -> Permissions:
+def _of_server(own: str, *, topic_write: str, topic_read: str, notifications: Sequence[str] = ()) -> Permissions:
     return Permissions(
-        configure=_any(_EXCHANGE, own, *told, _ANSWERS),
-        write=_any(_EXCHANGE, own, *told, _DEFAULT_EXCHANGE),
+        configure=_any(_EXCHANGE, own, *notifications, _ANSWERS),
+        write=_any(_EXCHANGE, own, *notifications, _DEFAULT_EXCHANGE),
         read=_any(_EXCHANGE, own, _ANSWERS),
         topic_write=topic_write,
         topic_read=topic_read,

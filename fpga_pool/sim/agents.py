@@ -51,7 +51,7 @@ class SimulatedAgent:
             i.LoadSlot: self._load,
             i.ScrubSlot: self._scrub,
             i.Compute: self._compute,
-            i.LookAtCard: self._look,
+            i.CheckCard: self._check_card,
             i.WakeSlot: lambda wake: self._ask(wake.slot),
             i.StopComputation: self._stop,
             i.RecordEnds: self._record_ends,
@@ -150,7 +150,7 @@ class SimulatedAgent:
         executor = self._executors[name]
         if executor.broken:
             executor.broken = False
-            self._look_now(name, executor.number)
+            self._check_card_now(name, executor.number)
 
     def vanish(self) -> None:
         """Power off the host without a message; its running jobs are lost."""
@@ -294,13 +294,13 @@ class SimulatedAgent:
             return 1.0
         return done + left * min((self._engine.now_s - executor.began_s) / executor.lasts_s, 1.0)
 
-    def _look(self, look: i.LookAtCard) -> None:
-        executor = self._executors[look.slot]
+    def _check_card(self, instruction: i.CheckCard) -> None:
+        executor = self._executors[instruction.slot]
         executor.busy, executor.number = False, next(self._numbers)
         if not executor.broken:  # a broken slot is checked when it is repaired
-            self._engine.after(look.after_s, partial(self._look_now, look.slot, executor.number))
+            self._engine.after(instruction.after_s, partial(self._check_card_now, instruction.slot, executor.number))
 
-    def _look_now(self, slot: str, number: int) -> None:
+    def _check_card_now(self, slot: str, number: int) -> None:
         executor = self._executors[slot]
         if executor.number == number and not executor.busy:
             function = self.machine.state.slots[slot].function

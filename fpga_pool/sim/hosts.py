@@ -101,9 +101,9 @@ class GangHosts:
         if next_s != self._next_s:
             self._next_s = next_s
             if next_s < math.inf:
-                self._engine.at(next_s, partial(self._look, next_s))
+                self._engine.at(next_s, partial(self._poll, next_s))
 
-    def _look(self, at_s: float) -> None:
+    def _poll(self, at_s: float) -> None:
         if at_s == self._next_s:
             self._next_s = math.inf
             self._guests.pass_to(self._engine.now_s)

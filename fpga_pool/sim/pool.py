@@ -214,7 +214,7 @@ class SimulatedPool:
         self._scheduler.raises = False
         self._scheduler.begin(new_families(self.catalogue, self.settings, policies), seed)
         every = intervals or Intervals()
-        self._scheduler.look_s = CYCLE_S_PER_SLOT * sum(len(agent.host.slots) for agent in self.agents.values())
+        self._scheduler.cycle_delay_s = CYCLE_S_PER_SLOT * sum(len(agent.host.slots) for agent in self.agents.values())
 
         def loop(interval_s: float, step: Callable[[], None]) -> None:
             def turn() -> None:

@@ -58,11 +58,11 @@ class SimulatedScheduler:
         self.raises = True
         #: Delay from a wake-up to planning, in seconds; None = no delay, and of all reports only those that free a
         #: place trigger planning.
-        self.look_s: float | None = None
+        self.cycle_delay_s: float | None = None
         self._cycles: Sequence[Cycle[Any, Any]] = ()
         self._replans = False
         #: Whether a check of the progress of inputs is on the agenda.
-        self._looking = False
+        self._checking = False
         self._woken: list[Callable[[], None]] = []
         #: By host: time of its last heartbeat.
         self._heard_s: dict[str, float] = {}
@@ -110,13 +110,13 @@ class SimulatedScheduler:
         """Plan until nothing is left to decide, like the live scheduler; plan again later if jobs wait."""
         self._run_cycles(self._cycles)
         self._dispatch()
-        if self._looking or not self._replans:
+        if self._checking or not self._replans:
             return
         with self.transaction() as tx:
             waiting = any(job.state is not JobState.RUNNING for job in tx.active_jobs())
         if waiting:
-            self._looking = True
-            self._engine.after(self._settings.replan_late_s, self._look)
+            self._checking = True
+            self._engine.after(self._settings.replan_late_s, self._check_delays)
 
     def plan_online(self) -> None:
         """Decide on online jobs only."""
@@ -158,15 +158,15 @@ class SimulatedScheduler:
         """Schedule a step soon, as the live loops do when woken; one run serves all wake-ups until then."""
         if step not in self._woken:
             self._woken.append(step)
-            self._engine.after(self.look_s or 0.0, partial(self._look_when_woken, step))
+            self._engine.after(self.cycle_delay_s or 0.0, partial(self._run_step, step))
 
-    def _look_when_woken(self, step: Callable[[], None]) -> None:
+    def _run_step(self, step: Callable[[], None]) -> None:
         self._woken.remove(step)
         step()
 
-    def _look(self) -> None:
+    def _check_delays(self) -> None:
         """Record the progress of inputs, and plan."""
-        self._looking = False
+        self._checking = False
         observed = self._observed()
         with self.transaction() as tx:
             note_progress(tx, observed, self._engine.now_s)
@@ -180,10 +180,10 @@ class SimulatedScheduler:
             return
         with self.transaction() as tx:
             apply_reports(tx, host, "simulated", numbered, self._engine.now_s)
-        told = [report for _, report in numbered]
-        if self.look_s is not None and any(map(makes_work, told)):
+        reports = [report for _, report in numbered]
+        if self.cycle_delay_s is not None and any(map(makes_work, reports)):
             self._wake(self.plan)
-        elif any(cycle.family.waits for cycle in self._cycles) and any(map(frees_place, told)):
+        elif any(cycle.family.waits for cycle in self._cycles) and any(map(frees_place, reports)):
             self._wake(self._place_freed)
 
     def apply_heartbeat(self, beat: Heartbeat) -> None:

@@ -113,7 +113,7 @@ def among(cls: type, column: str) -> Select[Any]:
 
 
 @cache
-def _without_stories(cls: type) -> tuple[Column[Any] | ColumnElement[Any], ...]:
+def _without_histories(cls: type) -> tuple[Column[Any] | ColumnElement[Any], ...]:
     """Return the columns of a class with an empty history, so that the stored histories are not read."""
     history = table(cls).c.history
     return tuple(
@@ -122,7 +122,7 @@ def _without_stories(cls: type) -> tuple[Column[Any] | ColumnElement[Any], ...]:
 
 
 #: The jobs whose uuids are among `keys`, without their histories.
-JOB_SUMMARIES = select(*_without_stories(Job)).where(_among(JOBS.c.uuid, "keys"))
+JOB_SUMMARIES = select(*_without_histories(Job)).where(_among(JOBS.c.uuid, "keys"))
 
 
 @cache
@@ -132,7 +132,7 @@ def jobs_of_batch(*, in_states: bool, after: int | None) -> Select[Any]:
     With `in_states`, only jobs in one of `states`.  If `after` shards were seen before, only jobs that have changed
     since: those of the shard `shard_0` after the generation `seen_0`, and so on, and all of shards not among `seen`.
     """
-    found = select(*_without_stories(Job)).where(JOBS.c.batch_uuid == bindparam("batch"))
+    found = select(*_without_histories(Job)).where(JOBS.c.batch_uuid == bindparam("batch"))
     if in_states:
         found = found.where(_among(JOBS.c.state, "states"))
     if after is not None:

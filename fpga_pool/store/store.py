@@ -156,7 +156,7 @@ class Store:
             self._memory.learn(shard, learned)
 
     @contextmanager
-    def looking(self, *, aged: bool = False) -> Iterator[SqlReading]:
+    def single_reads(self, *, aged: bool = False) -> Iterator[SqlReading]:
         """Begin to read without a transaction: each statement is consistent, but two may read different states.
 
         With `aged`, hosts, slots and jobs may be as they were when this process read them last.

@@ -108,7 +108,7 @@ class Port:
     #: Rate limit of refusals in the log.
     shown: Allowance = field(default_factory=lambda: Allowance(at_once=20, per_s=1))
     #: Rate limit of reasons sent to refused unauthenticated clients; others get no response, so that they wait for one.
-    told: Allowance = field(default_factory=lambda: Allowance(at_once=20, per_s=1))
+    error_replies: Allowance = field(default_factory=lambda: Allowance(at_once=20, per_s=1))
 
     def verify(self, token: str, connection: Connection) -> TransferGrant:
         """Return the grant of a token; a token that the door has verified is not verified again."""
@@ -300,7 +300,7 @@ class Door:
             verified = first.token, self._port.verifier.verify(first.token, self._port.clock())
         except TransferRefused as refused:
             # A lane refuses single orders, as others may be valid; but not if many clients were refused recently.
-            if isinstance(first, frames.Hello) or not self._port.told.take(self._loop.time()):
+            if isinstance(first, frames.Hello) or not self._port.error_replies.take(self._loop.time()):
                 self._refuse(refused)
                 return True
         connection = self._enter()
@@ -316,7 +316,7 @@ class Door:
         self._end()
         self._leave()
         self._port.log_refusal("connection", refused)
-        if self._port.told.take(self._loop.time()):
+        if self._port.error_replies.take(self._loop.time()):
             with contextlib.suppress(OSError):
                 self._sock.send(frames.encode(frames.Refuse(refused.reason, str(refused))))
         self._port.held.hold(self._sock, self._address)

@@ -290,7 +290,7 @@ class Session:
         self._port.log_refusal(f"job {self._job}", refused)
         stranger = self._connection.is_strangers
         with contextlib.suppress(OSError, TimeoutError):
-            if not stranger or self._port.told.take(self._now_s()):
+            if not stranger or self._port.error_replies.take(self._now_s()):
                 await self._stream.send(frames.Refuse(refused.reason, str(refused)))
             if stranger and (sock := self._stream.detach()):
                 self._port.held.hold(sock, self._connection.address)

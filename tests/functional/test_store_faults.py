@@ -130,7 +130,7 @@ def test_a_connection_that_has_rested_is_not_tried_before_it_is_used(store, monk
     tried = []
     monkeypatch.setattr(store.engine.dialect, "do_ping", tried.append)
     for _ in range(3):
-        with store.looking() as tx:
+        with store.single_reads() as tx:
             tx.shards()
         time.sleep(0.2)
     assert tried == []

@@ -28,7 +28,7 @@ LIMITS = MigrationLimits(at_once=1, pause_s=600.0, fixed_s=20.0, bps=1e9)
 DOMAIN = """<domain><name>server</name><uuid>{uuid}</uuid><vcpu>1</vcpu><metadata>
   <n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1"><n:flavor name="f">
   <n:extraSpecs>{specs}</n:extraSpecs></n:flavor></n:instance></metadata></domain>"""
-LOOK_S, PATIENCE_S = 0.2, 120.0
+POLL_S, PATIENCE_S = 0.2, 120.0
 
 
 class Agents:
@@ -79,7 +79,7 @@ class Migrations(Cloud):
         accounts = TierAccounts(self.accounts, host, 1)
         accounts.sync()
         book = self.directory / f"{host}.json"
-        self.agents.of[host] = Tiers(driver, [0], book, accounts, LOOK_S, usage_threshold=USAGE_THRESHOLD)
+        self.agents.of[host] = Tiers(driver, [0], book, accounts, POLL_S, usage_threshold=USAGE_THRESHOLD)
         self.agents.of[host].start()
         self.addCleanup(self.agents.of[host].stop)
 

@@ -14,7 +14,7 @@ import time
 
 from fpga_pool.transfer import frames
 
-LOOK_S = 0.05
+POLL_S = 0.05
 #: When this program closes a connection: never, when it has an answer, when the data is sent.
 STAYS, ANSWERED, SPOKEN = "stays", "answered", "spoken"
 #: Printed once all connections have sent their data.
@@ -51,7 +51,7 @@ class Connections:
             for _, number in [due for due in self._due if due[0] <= now_s]:
                 self._open(number)
             self._due = [due for due in self._due if due[0] > now_s]
-            for key, events in self._selector.select(LOOK_S):
+            for key, events in self._selector.select(POLL_S):
                 self._serve(key, events)
 
     def _note(self, number: int) -> None:

@@ -105,7 +105,7 @@ def sample(kind: Kind) -> str:
     """Return the sample of a kind, as it is stored in its file."""
     thing, (event, before, after, *reason) = _EXAMPLES[kind.event_type]
     entry = HistoryEntry(_AT, event, before, after, 1, *reason)
-    assert kind.is_told(thing, entry), kind.event_type
+    assert kind.is_sent(thing, entry), kind.event_type
     made = notification(kind, thing, entry)
     message = {
         "event_type": made.event_type,

@@ -153,7 +153,7 @@ class Reception(connections.ConnectionManager):
     # The receiving thread
 
     def _run(self, expiration_interval: float) -> None:
-        looked_s = time.monotonic()
+        checked_s = time.monotonic()
         while not self._stop_requested:
             for descriptor, source in list(self._selector.select(timeout=expiration_interval)):
                 if source is self.server:
@@ -167,8 +167,8 @@ class Reception(connections.ConnectionManager):
                     else:
                         self._receive(conn)
             now_s = time.monotonic()
-            if now_s - looked_s >= expiration_interval:
-                looked_s = now_s
+            if now_s - checked_s >= expiration_interval:
+                checked_s = now_s
                 self._end_overdue(now_s)
 
     def _accept(self) -> None:

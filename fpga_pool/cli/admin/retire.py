@@ -20,7 +20,7 @@ from fpga_pool.store.purge import remove_host, remove_slots
 from fpga_pool.store.store import Store
 
 #: Interval in seconds between two checks whether the slots can be removed.
-LOOK_S = 1.0
+POLL_S = 1.0
 
 
 class Remove(ManageCommand):
@@ -75,7 +75,7 @@ class Remove(ManageCommand):
                 return
             if time.monotonic() >= give_up_at_s:
                 raise Conflict(f"not removed, but drained: {'; '.join(found)}")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def finish(self, store: Store, shard: str, name: str) -> None:
         """Remove other records; nothing by default: schedulers remove the providers of cards of hosts that stay."""

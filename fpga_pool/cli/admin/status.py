@@ -35,7 +35,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
-        looks: Sequence[tuple[str, Callable[[], Result]]] = (
+        checks: Sequence[tuple[str, Callable[[], Result]]] = (
             ("Values of options", self._options),
             ("Names of options", self._names),
             ("Message bus", self._bus),
@@ -47,7 +47,7 @@ class Checks(upgradecheck.UpgradeCommands):
             ("Journal of the agent", self._journal),
             ("Placement", self._placement),
         )
-        self._upgrade_checks = tuple((name, _failing(look)) for name, look in looks)
+        self._upgrade_checks = tuple((name, _failing(check)) for name, check in checks)
 
     def _options(self) -> Result:
         check_values(self.conf)
@@ -117,13 +117,13 @@ class Checks(upgradecheck.UpgradeCommands):
 _NOT_CHECKED = 255
 
 
-def _failing(look: Callable[[], Result]) -> Callable[[Checks], Result]:
-    """Return a check that fails if `look` raises an error of the pool or of its configuration."""
+def _failing(examine: Callable[[], Result]) -> Callable[[Checks], Result]:
+    """Return a check that fails if `examine` raises an error of the pool or of its configuration."""
 
     def check(checks: Checks) -> Result:
         try:
             with wrong_values_named(checks.conf):
-                return look()
+                return examine()
         except (FpgaPoolError, MessagingError, cfg.Error, OSError) as error:
             return Result(Code.FAILURE, one_line(error))
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 #: Columns of results, besides the column with the name of each row.
 _RESULTS = ("state", "slot", "compute_s", "result", "path", "error")
 #: Columns that make the state redundant.
-_TOLD = ("result", "error")
+_OUTCOME_COLUMNS = ("result", "error")
 
 
 class _Results(LongLister):
@@ -47,8 +47,8 @@ class _Results(LongLister):
         """Print the results; if all jobs have a result or an error, a table omits the state and empty columns."""
         rows = list(data)
         values = {name: [row[place] for row in rows] for place, name in enumerate(column_names)}
-        told = [values[name] for name in _TOLD if name in values]
-        if "result" in values and all(any(texts) for texts in zip(*told, strict=True)):
+        outcomes = [values[name] for name in _OUTCOME_COLUMNS if name in values]
+        if "result" in values and all(any(texts) for texts in zip(*outcomes, strict=True)):
             self.SHORT = tuple(name for name in self.SHORT if name != "state" and any(values.get(name, ())))
         return super().produce_output(parsed_args, column_names, rows)
 

@@ -25,7 +25,7 @@ from fpga_pool.model.objects.cards import Card, Instance
 from fpga_pool.model.rest import date
 
 #: Interval in seconds between attempts to remove a card that is in use.
-LOOK_S = 1.0
+POLL_S = 1.0
 #: What `--since` refers to in lists of hosts, cards and slots.
 CHANGED = "with an event"
 
@@ -380,7 +380,7 @@ class RemoveCard(_ChangeCards):
             except Conflict:
                 if time.monotonic() >= give_up_at_s:
                     raise
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
 
 def _slots(slots: Iterable[Any]) -> Shown:

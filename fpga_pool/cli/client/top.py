@@ -53,25 +53,25 @@ class Top(PoolCommand):
         """Print the overview once, or show it and refresh it until Ctrl-C."""
         stream = self.app.stdout
         console = Console(file=stream)
-        look = partial(overview, self.client, parsed_args.project_id)
+        read = partial(overview, self.client, parsed_args.project_id)
         if parsed_args.once or not stream.isatty():
-            console.print(drawn(look(), self.client.endpoint))
+            console.print(drawn(read(), self.client.endpoint))
             return
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the way to end the command
-            looking = _Looking(look, parsed_args.interval)
+            poller = _Poller(read, parsed_args.interval)
             with _until_ctrl_c() as ended:
-                _follow(looking, self.client.endpoint, console, ended)
+                _follow(poller, self.client.endpoint, console, ended)
 
 
-class _Looking(threading.Thread):
+class _Poller(threading.Thread):
     """A thread that polls the pool, so that the display can tell when the pool does not respond."""
 
-    def __init__(self, look: Callable[[], Overview], interval_s: float) -> None:
-        super().__init__(name="looking", daemon=True)
-        self._look = look
+    def __init__(self, read: Callable[[], Overview], interval_s: float) -> None:
+        super().__init__(name="poller", daemon=True)
+        self._read = read
         self._interval_s = interval_s
         self._end = threading.Event()
-        self.latest = look()
+        self.latest = read()
         self.answered_s = time.monotonic()
         #: Message of the last request's error if it was a temporary one; and the error that has ended the polling.
         self.silence = ""
@@ -81,7 +81,7 @@ class _Looking(threading.Thread):
         """Poll until `close` is called, or a permanent error occurs."""
         while not self._end.wait(self._interval_s):
             try:
-                self.latest = self._look()
+                self.latest = self._read()
                 self.answered_s, self.silence = time.monotonic(), ""
             except _PASSING as error:
                 self.silence = one_line(error)
@@ -118,17 +118,17 @@ def _until_ctrl_c() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _follow(looking: _Looking, endpoint: str, console: Console, ended: threading.Event) -> None:
-    looking.start()
+def _follow(poller: _Poller, endpoint: str, console: Console, ended: threading.Event) -> None:
+    poller.start()
     try:
         with Live(console=console, auto_refresh=False, screen=True) as live:
-            while looking.error is None:
-                live.update(drawn(looking.latest, endpoint, looking.note()), refresh=True)
+            while poller.error is None:
+                live.update(drawn(poller.latest, endpoint, poller.note()), refresh=True)
                 if ended.wait(_DRAW_S):
                     return
-        raise looking.error
+        raise poller.error
     finally:
-        looking.close()
+        poller.close()
 
 
 def drawn(pool: Overview, endpoint: str, note: str = "") -> RenderableType:

@@ -152,9 +152,9 @@ class BenefitPlus:
             outlook = _Outlook(view, now_s, self._params, missed)
             if slot is None:
                 for kind in view.kinds:
-                    outlook.look_at(kind, (*view.functions, EMPTY))
+                    outlook.examine(kind, (*view.functions, EMPTY))
             else:
-                outlook.look_at(view.kind[slot], (view.holds[slot],))
+                outlook.examine(view.kind[slot], (view.holds[slot],))
             if outlook.best is not None:
                 return outlook.best
         return start_ready(view, concerned if slot is None else (view.holds[slot],))
@@ -183,7 +183,7 @@ class _Outlook:
         known_s = [work_s for work_s in view.demand.work_s if work_s > 0]
         self._job_s = sum(known_s) / max(len(known_s), 1)
 
-    def look_at(self, kind: int, functions: Iterable[int]) -> None:
+    def examine(self, kind: int, functions: Iterable[int]) -> None:
         """Evaluate all loads into slots of this kind that hold one of these functions."""
         view = self._view
         load_s = view.load_s[kind]

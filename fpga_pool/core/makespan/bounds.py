@@ -304,7 +304,7 @@ def backlog_bound_s(problem: BatchProblem, jobs: Ints, at_least_s: float) -> flo
     if len(jobs) == 0 or not np.isfinite(ingress_bps).all():
         return at_least_s
     bits = floats(8.0 * problem.input_bytes[jobs])
-    least_s, slot_bps = _looked_at(problem, jobs, bits)
+    least_s, slot_bps = _considered(problem, jobs, bits)
     compute_bps = floats(np.bincount(problem.responder, slot_bps, len(ingress_bps)))
     if not np.isfinite(compute_bps).all():
         return at_least_s
@@ -329,7 +329,7 @@ def backlog_bound_s(problem: BatchProblem, jobs: Ints, at_least_s: float) -> flo
     return max(at_least_s, begin_s + low_s * (1 - _ROUNDING))
 
 
-def _looked_at(problem: BatchProblem, jobs: Ints, bits: Floats) -> tuple[Floats, Floats]:
+def _considered(problem: BatchProblem, jobs: Ints, bits: Floats) -> tuple[Floats, Floats]:
     """Return (n,) the smallest seconds of each job, and (A,) the most bits per second an accelerator computes."""
     least_s, slot_bps = np.empty(len(jobs)), np.zeros(problem.accelerators)
     rows = max(1, _CACHED_PAIRS // problem.accelerators)

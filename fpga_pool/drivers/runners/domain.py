@@ -86,7 +86,7 @@ class Meter:
         self._reported: Progress | None = None
         self._since = Progress(0.0, 0.0, 0.0)
 
-    def look(self, done_s: float, now_s: float) -> Progress:
+    def measure(self, done_s: float, now_s: float) -> Progress:
         """Record that `done_s` of work is done by now; return the last report, renewed if it was too inaccurate."""
         reported = self._reported
         if reported is None:

@@ -30,7 +30,7 @@ from fpga_pool.model.flavor import Tier
 LOG = logging.getLogger(__name__)
 
 #: Interval of queries to Nova while a server does not run, in seconds.
-LOOK_S = 1.0
+POLL_S = 1.0
 #: Maximum time until a server is listed if the response to its request was lost, e.g. as the agent died, in seconds.
 UNSURE_S = 10.0
 #: Time to wait for the deletion of a server in one call, and the interval of checks, in seconds.
@@ -98,7 +98,7 @@ class NovaRunner(Runner):
     def observe(self) -> dict[Key, Running]:
         now_s = self._clock()
         before = self._marked()
-        fresh = self._look(before)
+        fresh = self._list_servers(before)
         guests = self._marked() if fresh else before
         begun = self._bring(guests) if fresh else set()
         self._guests.read_tiers(now_s)
@@ -117,7 +117,7 @@ class NovaRunner(Runner):
         """Return the guests of this host that are gang processes, by uuid."""
         return {guest.uuid: guest for guest in self._guests.find().values()}
 
-    def _look(self, guests: dict[str, Guest]) -> bool:
+    def _list_servers(self, guests: dict[str, Guest]) -> bool:
         """Read the servers if it is time to; return whether they were read, and so are newer than `guests`.
 
         Errors of Nova are logged while all servers run, and raised otherwise.
@@ -125,7 +125,7 @@ class NovaRunner(Runner):
         there = [server for server in self._view.servers.values() if server.uuid not in self._left]
         still = [each for each in there if each.uuid in self._busy or not _runs(guests.get(each.uuid))]
         moving = any(server.stage in (Stage.ARRIVING, Stage.MOVING) for server in there)
-        pause_s = LOOK_S if still or moving or self._is_unsure() else self._times.poll_s
+        pause_s = POLL_S if still or moving or self._is_unsure() else self._times.poll_s
         if self._steady() - self._listed_at < pause_s:
             return False
         try:
@@ -134,7 +134,7 @@ class NovaRunner(Runner):
             if still or self._listed_at == float("-inf"):
                 raise
             LOG.warning("servers: %s", error)
-            self._listed_at = self._steady() - self._times.poll_s + LOOK_S
+            self._listed_at = self._steady() - self._times.poll_s + POLL_S
             return False
         return True
 

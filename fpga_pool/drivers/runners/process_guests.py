@@ -155,7 +155,7 @@ class ProcessGuests:
         if not guest.is_off:
             self._cpu_s[key] = max(guest.cpu_s, self._cpu_s.get(key, 0.0))
         cpu_s = self._cpu_s.get(key, 0.0)
-        progress = self._meters.setdefault(key, Meter()).look(about.carried_s + cpu_s / about.cpu_usage, now_s)
+        progress = self._meters.setdefault(key, Meter()).measure(about.carried_s + cpu_s / about.cpu_usage, now_s)
         if not guest.is_off and guest.uuid not in self._tier_of:
             self._read_at = float("-inf")  # the guest is new to this agent: read tiers at the next call
         return Running(

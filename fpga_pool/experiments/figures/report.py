@@ -108,10 +108,10 @@ def _value(curve: Mapping[str, Any], x: object) -> str:
     return f"{curve['mean'][at]:.4g}" + ("" if reach is None or math.isnan(reach) else f" ± {reach:.2g}")
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], look: str = "text") -> str:
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], style: str = "text") -> str:
     titles = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     body = "".join(
-        "<tr>" + "".join(f'<td class="{look}">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f'<td class="{style}">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows
     )
     return f'<div class="wide" tabindex="0"><table><tr>{titles}</tr>{body}</table></div>'
 

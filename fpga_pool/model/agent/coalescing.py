@@ -29,7 +29,7 @@ def coalesced(numbered: Sequence[Numbered]) -> list[Numbered]:
             if report.state in _PASSING and following in _PASSING:
                 continue
         elif isinstance(report, InputStaged | JobStarted) and _attempt(report) in ends:
-            times[_attempt(report)] = _told(report) | times.get(_attempt(report), {})
+            times[_attempt(report)] = _staging_times(report) | times.get(_attempt(report), {})
             continue
         kept.append((number, report))
     return [(number, _with_times(report, times)) for number, report in reversed(kept)]
@@ -39,7 +39,7 @@ def _attempt(report: InputStaged | JobStarted | JobFinished) -> tuple[str, int]:
     return report.job, report.attempt
 
 
-def _told(report: InputStaged | JobStarted) -> dict[str, float | None]:
+def _staging_times(report: InputStaged | JobStarted) -> dict[str, float | None]:
     """Return the times in a report, by their field names in `JobFinished`."""
     if isinstance(report, JobStarted):
         return {"started_at": report.at}

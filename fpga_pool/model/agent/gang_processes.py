@@ -133,7 +133,7 @@ def handle(state: ProcessesState, event: ProcessesEvent, now_s: float) -> Handle
         case CommandReceived():
             return _command(state, event, now_s)
         case GuestsSeen(guests):
-            return _look(replace(state, seen=guests), now_s)
+            return _inspect(replace(state, seen=guests), now_s)
         case GuestLaunched(key):
             return _launched(state, key, now_s)
         case GuestRefused(key, message):
@@ -180,13 +180,13 @@ def _act(state: ProcessesState, command: Command, action: GangAction, now_s: flo
 # Guests ----------------------------------------------------------------------------------------------------------
 
 
-def _look(state: ProcessesState, now_s: float) -> Handled:
+def _inspect(state: ProcessesState, now_s: float) -> Handled:
     """Reconcile the observed with the desired processes; the places of ending ones are filled at the next check."""
     instructions: list[ProcessesInstruction] = [
         _drop(key, guest) for key, guest in state.seen.items() if key not in state.held
     ]
     for held in list(state.held.values()):
-        state, steps = _look_at(state, held, now_s)
+        state, steps = _inspect_one(state, held, now_s)
         instructions += steps
     state, steps = _fill(state, now_s)
     return state, (*instructions, *steps)
@@ -200,7 +200,7 @@ def _drop(key: Key, guest: Running) -> GuestInstruction:
     return LeaveGuest(key) if guest.phase is Phase.SAVED else EndGuest(key)
 
 
-def _look_at(state: ProcessesState, held: HeldProcess, now_s: float) -> Handled:
+def _inspect_one(state: ProcessesState, held: HeldProcess, now_s: float) -> Handled:
     if held.farewell is not None:  # the instruction before the report has failed
         held = replace(held, farewell=None)
         state = state.with_held(held)

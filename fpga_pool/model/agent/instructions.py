@@ -136,7 +136,7 @@ class EndGuestUse(SlotInstruction, frozen=True):
     """Revoke the instance's access to the slot; a running computation is stopped first."""
 
 
-class LookAtCard(SlotInstruction, frozen=True):
+class CheckCard(SlotInstruction, frozen=True):
     """Check the slot after a delay, which a WakeSlot ends.  Answer: CardSeen."""
 
     after_s: float

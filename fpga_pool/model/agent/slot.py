@@ -23,13 +23,13 @@ from fpga_pool.model.agent.instructions import (
     AgentRule,
     AgentTable,
     BeginGuestUse,
+    CheckCard,
     Compute,
     EndGuestUse,
     ForgetHold,
     Instruction,
     KeepHold,
     LoadSlot,
-    LookAtCard,
     Report,
     ReportLater,
     ScrubSlot,
@@ -110,14 +110,14 @@ def _fails(slot: AgentSlot, reason: str, now_s: float) -> Outcome:
         lent_to=None,
         ahead=None,
     )
-    waiting, look = _pause(after)
-    return waiting, [*reports, *guest, *look]
+    waiting, check = _pause(after)
+    return waiting, [*reports, *guest, *check]
 
 
 def _pause(slot: AgentSlot) -> Outcome:
     """Have the slot checked after a pause, and double the pause for the next time, up to its maximum."""
     doubled_s = min(2 * slot.fault_pause_s, slot.parameters.fault_pause_s[1])
-    return changed(slot, fault_pause_s=doubled_s), [LookAtCard(slot.name, slot.fault_pause_s)]
+    return changed(slot, fault_pause_s=doubled_s), [CheckCard(slot.name, slot.fault_pause_s)]
 
 
 # Loading and scrubbing -----------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def _take_back(slot: AgentSlot, event: UseEnded, now_s: float) -> Outcome:
 
 
 def _rest(slot: AgentSlot, event: RestBegun, now_s: float) -> Outcome:
-    return changed(slot, activity=Activity.RESTING), [LookAtCard(slot.name, event.after_s)]
+    return changed(slot, activity=Activity.RESTING), [CheckCard(slot.name, event.after_s)]
 
 
 def _rested(slot: AgentSlot, event: RestEnded, now_s: float) -> Outcome:

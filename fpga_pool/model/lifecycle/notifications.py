@@ -35,7 +35,7 @@ class Kind:
     of: type
     fields: tuple[str, ...]
     #: Returns whether an event of an object is of this kind.
-    is_told: Callable[[Any, HistoryEntry], bool]
+    is_sent: Callable[[Any, HistoryEntry], bool]
     help: str
     #: Whether an operator should check the object.
     warns: bool = False
@@ -77,7 +77,7 @@ def notification(kind: Kind, thing: Any, entry: HistoryEntry) -> Notification:
 def notifications(cls: type, events: Iterable[tuple[Any, HistoryEntry]]) -> list[Notification]:
     """Return the notifications for events of objects of a class."""
     kinds = [kind for kind in KINDS if kind.of is cls]
-    return [notification(kind, thing, entry) for thing, entry in events for kind in kinds if kind.is_told(thing, entry)]
+    return [notification(kind, thing, entry) for thing, entry in events for kind in kinds if kind.is_sent(thing, entry)]
 
 
 def _named(event: str) -> Callable[[Any, HistoryEntry], bool]:

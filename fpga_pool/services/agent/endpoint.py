@@ -51,11 +51,11 @@ class LibraryEndpoint:
             seen_s, found = self._seen.get(board, (0.0, []))
             if board not in self._seen or time.monotonic() - seen_s > REMEMBERED_S:
                 loadable = self._catalogue.loadable(self._catalogue.board(board))
-                found = [self._look(function, board, kind) for function, kind in loadable]
+                found = [self._manifest_of(function, board, kind) for function, kind in loadable]
                 self._seen[board] = time.monotonic(), found
             return found
 
-    def _look(self, function: Function, board: str, kind: str) -> BitstreamInfo:
+    def _manifest_of(self, function: Function, board: str, kind: str) -> BitstreamInfo:
         info = BitstreamInfo(function=function.name, version=function.version, board=board, kind=kind)
         try:
             bitstream = self._library.read(function.name, board, kind)

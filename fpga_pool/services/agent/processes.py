@@ -43,7 +43,7 @@ from fpga_pool.services.clock import Clock
 LOG = logging.getLogger(__name__)
 
 #: Interval of the search for unknown guests and saved memories on a host without processes.
-IDLE_LOOK_S = 600.0
+IDLE_POLL_S = 600.0
 
 
 class Processes:
@@ -75,7 +75,7 @@ class Processes:
         #: Last logged problem of each process whose guest does not reach its desired state.
         self._complaints: dict[Key, str] = {}
         #: Time of the next search for unknown guests, if no process is held.
-        self._look_at = float("-inf")
+        self._next_poll_s = float("-inf")
         #: Called when there are new reports.
         self.on_report: Callable[[], object] = lambda: None
 
@@ -107,10 +107,10 @@ class Processes:
             left, self._left = self._left, []
         failures: list[FpgaPoolError] = []
         self._carry_out_all(left, failures)
-        if not self._state.held and self._steady() < self._look_at:
+        if not self._state.held and self._steady() < self._next_poll_s:
             return False
         changed = self._after(GuestsSeen(self._runner.observe()), failures)
-        self._look_at = float("-inf") if failures else self._steady() + IDLE_LOOK_S
+        self._next_poll_s = float("-inf") if failures else self._steady() + IDLE_POLL_S
         if failures and not changed:
             raise failures[0]
         return changed

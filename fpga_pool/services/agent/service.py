@@ -50,7 +50,7 @@ LOG = logging.getLogger(__name__)
 #: Interval at which running jobs are checked for stop requests and for their time limits.
 WATCH_S = 0.2
 #: Interval of checks of gang processes, and of loops that are woken when there is work.
-LOOK_S, IDLE_S = 0.2, 30.0
+POLL_S, IDLE_S = 0.2, 30.0
 #: Largest number of reports in one call.
 REPORTS = 600
 #: Events within the first time are recorded, or reported, together. A call that takes longer is followed by a pause of
@@ -158,7 +158,7 @@ class AgentService:
         if self.processes is None:
             return None
         self.processes.on_report = self._reporting.wake
-        return Loop(f"gangs-{self.settings.host}", self.processes.step, LOOK_S)
+        return Loop(f"gangs-{self.settings.host}", self.processes.step, POLL_S)
 
     def start(self) -> None:
         """Restore the state from the journal, open the data port and start the threads."""

@@ -28,7 +28,7 @@ LINGER_S = 3600.0
 #: stopped are lost, and TCP notices that late.
 HEAD_START_S = 0.2
 #: The longest time between two updates of the flows.
-LOOK_S = 1.0
+POLL_S = 1.0
 #: How long the thread may take to end.
 STOP_S = 5.0
 
@@ -81,7 +81,7 @@ class FlowShaper:
         pause_s = 0.0
         try:
             while self._carry_out(pause_s):
-                pause_s = min(self._follow(), LOOK_S)
+                pause_s = min(self._follow(), POLL_S)
         finally:
             self._attempt(self._driver.reset)
 
@@ -109,7 +109,7 @@ class FlowShaper:
     def _follow(self) -> float:
         """Set the current rate of every flow; return the seconds until the next change."""
         now_s = self._clock()
-        next_s = LOOK_S
+        next_s = POLL_S
         opened, changed = [], {}
         for name, (action, schedule) in list(self._flows.items()):
             t_s = now_s - action.dispatched_at

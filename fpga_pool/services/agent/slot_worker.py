@@ -85,7 +85,7 @@ class SlotWorker:
         self._late_at_s = math.inf
         #: Called when a job begins; `watch` must be called repeatedly from then on.
         self.on_run: Callable[[], object] = lambda: None
-        self._looked_s = -math.inf
+        self._checked_s = -math.inf
         scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
         #: Files of the running job for its small input and its growing result.
         self._source = scratch / f"{address.card}-{address.region}.in"
@@ -188,8 +188,8 @@ class SlotWorker:
 
     def _idle(self) -> e.SlotEvent | None:
         """Check the card every IDLE_S; otherwise request the next instruction."""
-        if time.monotonic() - self._looked_s > IDLE_S:
-            return self._look() or e.SlotFree(slot=self.name)
+        if time.monotonic() - self._checked_s > IDLE_S:
+            return self._check_card() or e.SlotFree(slot=self.name)
         return e.SlotFree(slot=self.name)
 
     def _carry_out(self, instruction: i.SlotInstruction) -> e.SlotEvent | None:
@@ -200,8 +200,8 @@ class SlotWorker:
                 return self._scrub()
             case i.Compute(job=job):
                 return self._compute(job, instruction)
-            case i.LookAtCard(after_s=after_s):
-                return self._look_after(after_s)
+            case i.CheckCard(after_s=after_s):
+                return self._check_card_after(after_s)
             case i.BeginGuestUse(hold=hold):
                 self.guest.begin(hold)
             case i.EndGuestUse():
@@ -251,7 +251,7 @@ class SlotWorker:
         LOG.info("slot %s: memory scrubbed", self.name)
         return e.Scrubbed(slot=self.name)
 
-    def _look_after(self, after_s: float) -> e.SlotEvent | None:
+    def _check_card_after(self, after_s: float) -> e.SlotEvent | None:
         """Check the card after `after_s`; return None if there is other work before, or the thread stops."""
         until_s = time.monotonic() + after_s
         while (left_s := until_s - time.monotonic()) > 0 and not self._stop.is_set():
@@ -259,14 +259,14 @@ class SlotWorker:
             if self._wake.is_set() and self._shell.asks(self.name):
                 return None
             self._wake.clear()
-        return None if self._stop.is_set() else self._look()
+        return None if self._stop.is_set() else self._check_card()
 
-    def _look(self) -> e.CardSeen | None:
+    def _check_card(self) -> e.CardSeen | None:
         """Check the card of the slot; return None while an instance computes on the slot.
 
         A failed slot is always checked before any further work on it.
         """
-        self._looked_s = time.monotonic()
+        self._checked_s = time.monotonic()
         status = self._driver.state(self.address)
         if status.state is SlotState.BUSY and self._shell.asks(self.name):
             return None

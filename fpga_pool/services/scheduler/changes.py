@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 #: Maximum number of requests that wait: each occupies a thread of the server, which must be able to answer others.
 WAITING = 24
 #: Changes by other schedulers are noticed within this time.
-LOOK_S = 0.5
+POLL_S = 0.5
 #: Number of batches whose committed states are kept, and largest number of jobs of such a batch.
 KEPT, SMALL_BATCH = 256, 16
 
@@ -63,7 +63,7 @@ class Watch:
         self._event = threading.Event()
         self._committed: Committed | None = None
 
-    def tell(self, committed: Committed | None) -> None:
+    def note(self, committed: Committed | None) -> None:
         """Notify that jobs have changed; `committed` is the new state, or None if it must be read."""
         self._committed = committed
         self._event.set()
@@ -144,10 +144,10 @@ class Changes:
                         self._last.clear()
                     self._noted[tx.shard.name] = found + tx.has_written
                 for batch_uuid in tx.changed_batches:
-                    told = committed.get(batch_uuid) or (self._continued(batch_uuid, tx) if found >= noted else None)
-                    self._keep(batch_uuid, told)
+                    known = committed.get(batch_uuid) or (self._continued(batch_uuid, tx) if found >= noted else None)
+                    self._keep(batch_uuid, known)
                     for watch in self._watches.get(batch_uuid, ()):
-                        watch.tell(told)
+                        watch.note(known)
             try:
                 self._observer(tx)
             except Exception:  # an error would make the commit look failed

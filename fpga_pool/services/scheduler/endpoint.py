@@ -40,7 +40,7 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import shared
 from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
 from fpga_pool.rpc.transport import TARGET, Context, answers
-from fpga_pool.services.scheduler.changes import LOOK_S
+from fpga_pool.services.scheduler.changes import POLL_S
 from fpga_pool.services.scheduler.designs import DesignRequests
 from fpga_pool.services.scheduler.dry_runs.requests import DryRunRequests
 from fpga_pool.services.scheduler.hardware import HardwareRequests
@@ -73,7 +73,7 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
     @answers
     def job(self, context: Context, project_id: str | None, uuid: str) -> JobDetail:
         service = self._service
-        with service.store.looking() as tx:
+        with service.store.single_reads() as tx:
             job = owned(tx.job(uuid), project_id, "job")
             if job.state is not JobState.PENDING:  # then nothing else is read
                 return JobDetail(job=job, pending_reason="", expected_at=job.expected_at)
@@ -108,7 +108,7 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
             self._service.tickets.count(limits, project_id, len(due))
         except QuotaExceeded:
             return []
-        with self._service.store.looking(aged=True) as tx:
+        with self._service.store.single_reads(aged=True) as tx:
             return self._tickets(tx, [(job, "send", "") for job in due])
 
     @answers
@@ -127,19 +127,19 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
         if known is not None:
             owned(known.batch, project_id, "batch")
         else:
-            with store.looking() as tx:
+            with store.single_reads() as tx:
                 owned_batch(tx, uuid, project_id)
 
-        def look() -> tuple[Sequence[Job], dict[str, int]]:
+        def fetch() -> tuple[Sequence[Job], dict[str, int]]:
             return store.changed_jobs(uuid, states=states, changed_after=changed_after)
 
         batch = None
         if changed_after is None or wait_s <= 0:
-            jobs, seen = look()
+            jobs, seen = fetch()
         else:
-            jobs, seen, batch = self._wait(uuid, states, changed_after, wait_s, look)
+            jobs, seen, batch = self._wait(uuid, states, changed_after, wait_s, fetch)
         if with_batch and batch is None:
-            with store.looking() as tx:
+            with store.single_reads() as tx:
                 batch = tx.batch(uuid)
         return JobChanges(jobs=tuple(jobs), seen=seen, at=self._service.clock(), batch=batch if with_batch else None)
 
@@ -149,7 +149,7 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
         states: Collection[JobState],
         changed_after: Mapping[str, int],
         wait_s: float,
-        look: Callable[[], tuple[Sequence[Job], dict[str, int]]],
+        fetch: Callable[[], tuple[Sequence[Job], dict[str, int]]],
     ) -> tuple[Sequence[Job], dict[str, int], Batch | None]:
         """Wait until jobs have changed, or until the timeout; return the batch, too, if it is known without reading."""
         give_up_s = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
@@ -158,7 +158,7 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
             committed = self._service.last_committed(batch_uuid)
             while True:
                 if committed is None:
-                    jobs, seen = look()
+                    jobs, seen = fetch()
                 elif any(seen.get(name, -1) < at for name, at in committed.seen.items()):
                     jobs, seen = committed.in_states(states), committed.seen
                 else:
@@ -166,7 +166,7 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
                 left_s = give_up_s - time.monotonic()
                 if jobs or watch is None or left_s <= 0:
                     return jobs, seen, None if committed is None else committed.batch
-                committed = watch.wait(min(LOOK_S, left_s))
+                committed = watch.wait(min(POLL_S, left_s))
 
     @answers
     def cancel_batch(self, context: Context, project_id: str | None, uuid: str, seen: Seen = None) -> Batch:
@@ -243,7 +243,7 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
 
     @answers
     def functions(self, context: Context, project_id: str) -> list[FunctionInfo]:
-        with self._service.store.looking() as tx:
+        with self._service.store.single_reads() as tx:
             slots, catalogue = tx.slot_counts(), self._service.designs.visible(tx, project_id)
         return [
             FunctionInfo(

@@ -91,7 +91,7 @@ class HardwareRequests:
         if ending:
             store.forget(ApiProcess, name)
             return
-        with store.looking() as tx:
+        with store.single_reads() as tx:
             superfluous = superfluous_processes(tx.api_processes(), name, now_s)
         if superfluous:
             store.forget(ApiProcess, *superfluous)
@@ -101,7 +101,7 @@ class HardwareRequests:
 
     @answers
     def slots(self, context: Context, page: Page) -> Sequence[Slot]:
-        with self._service.store.looking() as tx:
+        with self._service.store.single_reads() as tx:
             return tx.page(Slot, page)
 
     @answers
@@ -134,7 +134,7 @@ class HardwareRequests:
 
     @answers
     def hosts(self, context: Context, page: Page) -> Sequence[Host]:
-        with self._service.store.looking() as tx:
+        with self._service.store.single_reads() as tx:
             return [changed(host, agent_id="") for host in tx.page(Host, page)]
 
     @answers

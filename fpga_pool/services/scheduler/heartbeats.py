@@ -127,7 +127,7 @@ class HeartbeatIntake:
             alive, self._alive = self._alive, {}
         if alive:
             self._store.note_alive(alive, self._clock())
-            with self._store.looking() as tx:
+            with self._store.single_reads() as tx:
                 generations, lost, unconfirmed = tx.generations(), tx.lost_hosts(), tx.unconfirmed_hosts()
             with self._lock:
                 self._generations, self._unconfirmed = generations, unconfirmed

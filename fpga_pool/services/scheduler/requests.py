@@ -69,7 +69,7 @@ class TenantRequests:
     _service: SchedulerService
 
     def _page(self, cls: type[T], page: Page) -> list[T]:
-        with self._service.store.looking() as tx:
+        with self._service.store.single_reads() as tx:
             return tx.page(cls, page)
 
     def _shard_of(
@@ -109,7 +109,7 @@ class TenantRequests:
     @answers
     def batch_detail(self, context: Context, project_id: str | None, uuid: str) -> BatchDetail:
         service = self._service
-        with service.store.looking() as tx:
+        with service.store.single_reads() as tx:
             batch = owned_batch(tx, uuid, project_id)
             if batch.policy not in (PIPELINE_POLICY, TASK_POLICY):
                 functions = tx.pending_functions(uuid)
@@ -128,8 +128,8 @@ class TenantRequests:
     @answers
     def jobs(self, context: Context, page: Page) -> list[JobDetail]:
         service, waiting = self._service, defaultdict[str, list[Job]](list)
-        with service.store.looking() as looking:
-            found = looking.page(Job, page)
+        with service.store.single_reads() as reads:
+            found = reads.page(Job, page)
         for job in found:
             if job.state is JobState.PENDING:
                 waiting[job.shard].append(job)
@@ -373,7 +373,7 @@ class TenantRequests:
     @answers
     def flows(self, context: Context, project_id: str | None) -> list[Flow]:
         observed = {flow.job: flow for flow in self._service.store.flows()}
-        with self._service.store.looking() as tx:
+        with self._service.store.single_reads() as tx:
             jobs = tx.job_summaries(observed).values()
         now_s = self._service.clock()
         return [

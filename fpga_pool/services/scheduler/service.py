@@ -35,7 +35,7 @@ from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.changes import Changes, Committed, Snapshots
 from fpga_pool.services.scheduler.cloud.instances import Departures, Instances
 from fpga_pool.services.scheduler.cloud.placement import loops as placement_loops
-from fpga_pool.services.scheduler.cloud.tier_migrations import LOOK_S as MOVES_S
+from fpga_pool.services.scheduler.cloud.tier_migrations import POLL_S as MOVES_S
 from fpga_pool.services.scheduler.cloud.tier_migrations import MigrationLimits, TierMigrations
 from fpga_pool.services.scheduler.dry_runs.turns import DryRuns
 from fpga_pool.services.scheduler.enrolment import KeyRing

@@ -3,7 +3,7 @@
 A live pool assigns a slot to a job while its function still loads, so that the input moves meanwhile. Its CPU workers
 are limited, and their jobs return to slots if that is faster. Jobs that were evicted, or whose slot failed, first
 request another slot, and a CPU worker only if they get none. It does not know how jobs that share a card's DMA slow
-each other.  Decisions are made by `core.benefit.look`, as in the scheduler, which rebuilds its picture of the pool for
+each other.  Decisions are made by `core.benefit.cycle`, as in the scheduler, which rebuilds its picture of the pool for
 each planning cycle; here the changes since the last cycle are applied to it.  `tests/unit/parity/test_online.py`
 compares each decision.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fpga_pool.core.benefit.look import UNUSED, SlotNow, Taken, take
+from fpga_pool.core.benefit.cycle import UNUSED, SlotNow, Taken, take
 from fpga_pool.core.benefit.occupancy import EMPTY
 from fpga_pool.core.benefit.plus import TenantLimit
 from fpga_pool.core.benefit.pool import OnlinePool
@@ -62,7 +62,7 @@ class _Ahead:
     """The state of preloads: loads for which no job waits."""
 
     #: By slot: its last requested preload.
-    told: dict[int, RequestedLoad] = field(default_factory=dict)
+    requested: dict[int, RequestedLoad] = field(default_factory=dict)
     #: Slots that are loading without a job.
     loading: set[int] = field(default_factory=set)
     #: Heap of (end of the pause before the next preload, less `_EARLY_S`, slot).
@@ -95,7 +95,7 @@ class LiveShell(LivePlaces):
                 _, what, which, version = heapq.heappop(agenda)
                 changed |= self._happens(what, which, version)
             while changed:
-                changed = self._look()
+                changed = self._run_cycle()
 
     def _happens(self, what: int, which: int, version: int) -> bool:
         if what == END:
@@ -109,7 +109,7 @@ class LiveShell(LivePlaces):
         if what == ARRIVAL:
             return self._arrive(which)
         if what == FAULT:
-            return self._befall(self._faults[which][1])
+            return self._apply_fault(self._faults[which][1])
         heapq.heappush(self._agenda, (self._now_s + self._interval_s, INTERVAL, 0, 0))
         return True
 
@@ -132,7 +132,7 @@ class LiveShell(LivePlaces):
 
     # Planning -----------------------------------------------------------------------------------------------------
 
-    def _look(self) -> bool:
+    def _run_cycle(self) -> bool:
         """Run one planning cycle and apply its decisions; return whether anything has changed."""
         now_s, ahead, view = self._now_s, self._ahead, self.picture
         on_cpu = [worker for _, worker in sorted(self._busy.items()) if self._movable(worker.job)]
@@ -157,7 +157,7 @@ class LiveShell(LivePlaces):
             now_s=now_s,
             work_s=lambda job: returning[job].work_s if job in returning else self._left_work_s(job),
             on_cpu=lambda job: job in returning,
-            loading={slot: self._told_at(slot, may_load=may_load) for slot in sorted(ahead.loading)},
+            loading={slot: self._requested_at(slot, may_load=may_load) for slot in sorted(ahead.loading)},
         )
         moves = self._do(taken)
         if moves and self._watch is not None:
@@ -174,8 +174,8 @@ class LiveShell(LivePlaces):
             view.note(slot, known)
             (self._ahead.loading.add if known is not None and known.loading else self._ahead.loading.discard)(slot)
             if known is not None and known.put_off:
-                told = self._ahead.told[slot]
-                heapq.heappush(pauses, (told.at + told.pause_s - _EARLY_S, slot))
+                requested = self._ahead.requested[slot]
+                heapq.heappush(pauses, (requested.at + requested.pause_s - _EARLY_S, slot))
         self._changed.clear()
 
     def _slot_now(self, number: int) -> SlotNow | None:
@@ -190,19 +190,19 @@ class LiveShell(LivePlaces):
             return SlotNow(slot.function, loading=True, needs_port=True)
         if slot.function != EMPTY:
             return SlotNow(slot.function, loaded_s=slot.loaded_s)
-        told = self._told(number)
-        return SlotNow(EMPTY, put_off=True) if told and self._now_s - told.at < told.pause_s else UNUSED
+        requested = self._requested(number)
+        return SlotNow(EMPTY, put_off=True) if requested and self._now_s - requested.at < requested.pause_s else UNUSED
 
-    def _told(self, slot: int) -> RequestedLoad | None:
+    def _requested(self, slot: int) -> RequestedLoad | None:
         """Return the last requested preload of a slot, as long as it is remembered."""
-        told = self._ahead.told.get(slot)
-        return told if told is not None and told.is_remembered(self._now_s) else None
+        requested = self._ahead.requested.get(slot)
+        return requested if requested is not None and requested.is_remembered(self._now_s) else None
 
-    def _told_at(self, slot: int, *, may_load: bool) -> float:
+    def _requested_at(self, slot: int, *, may_load: bool) -> float:
         """Return when the load on a slot was requested; now if it is not a known preload."""
-        told = self._told(slot) if may_load else None
-        same = told is not None and told.function == self._pool.functions[self._slots[slot].function]
-        return told.at if told is not None and same else self._now_s
+        requested = self._requested(slot) if may_load else None
+        same = requested is not None and requested.function == self._pool.functions[self._slots[slot].function]
+        return requested.at if requested is not None and same else self._now_s
 
     def _returning(self, on_cpu: Sequence[CpuWorker]) -> list[Returning]:
         """Return the jobs on CPU workers that would be complete earlier on a slot."""
@@ -278,13 +278,13 @@ class LiveShell(LivePlaces):
 
     def _tell(self, slot: int, function: int) -> None:
         known, functions = self._slots[slot], self._pool.functions
-        told = RequestedLoad(
+        requested = RequestedLoad(
             function=functions[function],
             replaces="" if known.function == EMPTY else functions[known.function],
             at=self._now_s,
             reconfigurations=known.loads,
         )
-        self._ahead.told[slot] = told.after(self._told(slot))
+        self._ahead.requested[slot] = requested.after(self._requested(slot))
 
 
 # ---- A run over a trace of up to millions of jobs, by the paper's model (`shell`) or the rules above

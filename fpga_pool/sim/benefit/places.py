@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fpga_pool.core.benefit.look import UNUSED, Picture
+from fpga_pool.core.benefit.cycle import UNUSED, Picture
 from fpga_pool.core.benefit.occupancy import EMPTY, Demand
 from fpga_pool.core.benefit.pool import fair_rates
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -212,7 +212,7 @@ class LivePlaces(Shell):
     def _expect(self, slot: int, end_s: float) -> None:
         """Do nothing, as a live pool is not notified of changed rates."""
 
-    def _befall(self, fault: Fault | End) -> bool:
+    def _apply_fault(self, fault: Fault | End) -> bool:
         match fault:
             case Outage(slots=slots) | HostLoss(slots=slots):
                 for slot in slots:

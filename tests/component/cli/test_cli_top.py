@@ -116,7 +116,7 @@ class Answers:
 
 def test_silence_is_told_until_the_pool_answers_again():
     answers = Answers("first", ServiceUnavailable("no pool responds"))
-    looking = top._Looking(answers, 0.01)
+    looking = top._Poller(answers, 0.01)
     looking.start()
     assert answers.asked.wait(60)
     while not looking.silence:
@@ -133,7 +133,7 @@ def test_silence_is_told_until_the_pool_answers_again():
 
 
 def test_an_error_that_does_not_pass_ends_it():
-    looking = top._Looking(Answers("first", InvalidInput("no such project")), 0.01)
+    looking = top._Poller(Answers("first", InvalidInput("no such project")), 0.01)
     looking.start()
     looking.join(60)
     assert (str(looking.error), looking.latest) == ("no such project", "first")

@@ -209,11 +209,11 @@ def test_a_result_that_is_here_counts_if_the_pool_learns_of_it_after_planning_th
     (job,) = pool.first_jobs()
     result = ResultInfo(path=tmp_path / "result", size_bytes=1, sha256=job.result_sha256)
     transfer = Transfer(source=None, sink=result.path, job=job, result=result)
-    transfer.look(replace(job, attempt=2, state=JobState.PENDING))
+    transfer.update(replace(job, attempt=2, state=JobState.PENDING))
     assert transfer.result is None
-    transfer.look(replace(job, attempt=2, state=JobState.WAITING_INPUT))
+    transfer.update(replace(job, attempt=2, state=JobState.WAITING_INPUT))
     assert not transfer.here
-    transfer.look(replace(job, attempt=2, state=JobState.COMPLETED))
+    transfer.update(replace(job, attempt=2, state=JobState.COMPLETED))
     assert outcome_of(transfer).result == result.path
 
 
@@ -229,8 +229,8 @@ def test_a_result_counts_if_it_comes_while_the_job_is_seen_as_it_was_before(
     before = replace(job, attempt=1, state=JobState.WAITING_INPUT)
     complete = replace(job, attempt=2, state=JobState.COMPLETED)
     transfer = Transfer(source=None, sink=result.path, job=replace(before, attempt=2))
-    transfer.look(before)
-    acts = [lambda: transfer.receive(result, 2), lambda: transfer.look(complete)]
+    transfer.update(before)
+    acts = [lambda: transfer.receive(result, 2), lambda: transfer.update(complete)]
     for act in reversed(acts) if completes_first else acts:
         act()
     assert outcome_of(transfer).result == result.path

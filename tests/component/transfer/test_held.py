@@ -112,7 +112,7 @@ def test_a_stranger_that_leaves_before_its_first_frame_is_forgotten(bench):
 def test_strangers_that_are_many_are_held_without_an_answer_for_which_they_wait(make_bench, said):
     """So a program that closes its connection after each answer and reconnects is slowed down."""
     bench = make_bench(limits={"held_s": 600.0})
-    bench.server._port.told = Allowance(at_once=1, per_s=1e-9)
+    bench.server._port.error_replies = Allowance(at_once=1, per_s=1e-9)
     assert refused(bench, BAD_HELLO)
     raw = bench.raw()
     raw.say(frames.encode(said))

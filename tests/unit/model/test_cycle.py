@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from fpga_pool.model.cycle import RETRY_S, Cycle, Decision, Durations, Look, Outcome, PolicyFailure
+from fpga_pool.model.cycle import RETRY_S, Cycle, CycleSnapshot, Decision, Durations, Outcome, PolicyFailure
 
 
 class Named:
@@ -21,7 +21,7 @@ class Counting:
         self.done, self._most, self.errors = 0, most, []
 
     def snapshot(self, tx, now_s):
-        return Look(view=self.done, policy=Named(), now_s=now_s) if self.done < self._most else None
+        return CycleSnapshot(view=self.done, policy=Named(), now_s=now_s) if self.done < self._most else None
 
     def decide(self, look, state, rng):
         if self.errors:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga_pool.model.cycle import Cycle, Decision, Look, Outcome
+from fpga_pool.model.cycle import Cycle, CycleSnapshot, Decision, Outcome
 from fpga_pool.model.objects.pool import Job, JobState
 from fpga_pool.model.transaction import memory_uuid
 from fpga_pool.sim.store import MemoryStore
@@ -39,7 +39,7 @@ class Jobs:
 
     def snapshot(self, tx, now_s):
         waiting = [job for job in tx.batch_jobs("b") if job.state is JobState.PENDING]
-        return Look(view=waiting, policy=self._policy, now_s=now_s)
+        return CycleSnapshot(view=waiting, policy=self._policy, now_s=now_s)
 
     def decide(self, look, state, rng):
         self.states.append(state)

@@ -207,7 +207,7 @@ class ListScheduler:
         self._idle: set[int] = set()
         #: Accelerators that earlier batches have left, and those of them that may find a job since their last attempt.
         self._joined: set[int] = set()
-        self._looking: set[int] = set()
+        self._choosing: set[int] = set()
         self._wake = [(ready_s, slot) for slot, ready_s in enumerate(self._busy_until_s)]
         heapify(self._wake)
         self._moves: dict[int, NDArray[np.bool_]] = {}
@@ -237,7 +237,7 @@ class ListScheduler:
             self._idle.add(slot)
             self._joined.add(slot)
             changed.add(slot)
-        self._looking |= changed
+        self._choosing |= changed
         self._release()
         return changed
 
@@ -260,7 +260,7 @@ class ListScheduler:
         release_s = self._problem.release_s
         while self._releases and release_s[self._releases[-1]] <= self._network.now_s:
             self._waiting[self._releases.pop()] = True
-            self._looking = set(self._joined)
+            self._choosing = set(self._joined)
 
     def _dispatch(self, slots: set[int]) -> None:
         """Start on idle slots the actions that `next_action` decides."""
@@ -276,15 +276,15 @@ class ListScheduler:
 
     def _occupy(self, slot: int, seconds: float) -> None:
         self._idle.discard(slot)
-        self._looking.add(slot)
+        self._choosing.add(slot)
         self._busy_until_s[slot] = self._network.now_s + seconds
         heappush(self._wake, (self._busy_until_s[slot], slot))
 
     def _assign(self) -> set[int]:
         """Give at most one job to each available accelerator; return those that got one."""
         jobs = self._candidates()
-        slots = [slot for slot in sorted(self._looking) if self._available(slot)]
-        self._looking.clear()
+        slots = [slot for slot in sorted(self._choosing) if self._available(slot)]
+        self._choosing.clear()
         if len(jobs) == 0 or not slots:
             return set()
         wishes = {slot: self._wishes(slot, jobs, len(slots)) for slot in slots}
@@ -306,7 +306,7 @@ class ListScheduler:
             else:
                 heappop(heap)
         # When the last job of a group is assigned, accelerators that found no job may find one of the next group.
-        self._looking = assigned if self._waiting[jobs].any() else set(self._joined)
+        self._choosing = assigned if self._waiting[jobs].any() else set(self._joined)
         return assigned
 
     def _candidates(self) -> Ints:

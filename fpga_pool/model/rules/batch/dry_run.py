@@ -83,17 +83,17 @@ class DryRun:
         decided = context.decide(context.families().batches, lambda: context.supposing(shard, suppose))
         if decided is None:
             return None
-        look, decision = decided
+        snapshot, decision = decided
         if decision.wanted is None:
             self._reasons += [failure.message for failure in decision.failures]
             return None
         if isinstance(decision.wanted, NewPlan):
             request, plan = decision.wanted.request, decision.wanted.plan
             rows = np.arange(len(request.jobs))
-            self._place(look.view, request, plan, rows.tolist())
-            return promise(request.problem, plan, rows, context.now_s + look.view.snap.lead_s, {})
+            self._place(snapshot.view, request, plan, rows.tolist())
+            return promise(request.problem, plan, rows, context.now_s + snapshot.view.snap.lead_s, {})
         asked, found = decision.wanted.asked, decision.wanted.found
-        self._place(look.view, asked.request, found.plan, asked.pending.tolist())
+        self._place(snapshot.view, asked.request, found.plan, asked.pending.tolist())
         return promise_among_others(asked, found, asked.pending, context.now_s + context.settings.dispatch_lead_s)
 
     def _place(self, view: BatchView, request: PlanRequest, plan: BatchPlan, rows: Sequence[int]) -> None:

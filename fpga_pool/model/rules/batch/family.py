@@ -15,7 +15,7 @@ from fpga_pool.core.makespan.underway import plan_arriving
 from fpga_pool.core.policy import BatchPolicy, PolicyState, Proving, Replanning
 from fpga_pool.core.types import BatchPlan, EarlierTransfers
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.cycle import Decision, Look, Outcome, PolicyFailure
+from fpga_pool.model.cycle import CycleSnapshot, Decision, Outcome, PolicyFailure
 from fpga_pool.model.objects.pool import Job
 from fpga_pool.model.objects.progress import late_s as transfer_late_s
 from fpga_pool.model.rules.batch.placing import PlanRequest, require_answer
@@ -189,7 +189,7 @@ class BatchFamily:
         """Whether plans of the default policy may be changed while they are being executed."""
         return self._may_change(self._default_policy)
 
-    def snapshot(self, tx: Transaction, now_s: float) -> Look[BatchView] | None:
+    def snapshot(self, tx: Transaction, now_s: float) -> CycleSnapshot[BatchView] | None:
         """Read the first pending batch, or, if none waits, the work in progress if it differs from the plan."""
         self._put_off = {uuid: until for uuid, until in self._put_off.items() if now_s < until}
         # Time 0 of the plan is when agents and clients have received it.
@@ -215,7 +215,7 @@ class BatchFamily:
             snap = with_servers(tx, snap, under_way)
             transfers = earlier_transfers(under_way, snap.view, now_s, begin_s)
         view = BatchView(snap=snap, policy=name, underway=underway, transfers=transfers, reason=reason)
-        return Look(view=view, policy=policy, now_s=now_s)
+        return CycleSnapshot(view=view, policy=policy, now_s=now_s)
 
     def _may_change(self, name: str) -> bool:
         """Return whether plans of a policy, by its name, may be changed while they are being executed."""
@@ -227,12 +227,12 @@ class BatchFamily:
         return not isinstance(self._policies(name or self._default_policy), Proving)
 
     def decide(
-        self, look: Look[BatchView], state: PolicyState, rng: np.random.Generator
+        self, snapshot: CycleSnapshot[BatchView], state: PolicyState, rng: np.random.Generator
     ) -> Decision[NewPlan | ChangedPlan]:
         """Replan the work in progress with the batch; if that is impossible or does not pay, plan the batch alone."""
-        view, failures = look.view, []
-        if view.underway is not None and isinstance(look.policy, Replanning):
-            found = self._replan(look.policy, view, view.underway, state, rng)
+        view, failures = snapshot.view, []
+        if view.underway is not None and isinstance(snapshot.policy, Replanning):
+            found = self._replan(snapshot.policy, view, view.underway, state, rng)
             if isinstance(found, ChangedPlan):
                 return Decision(wanted=found)
             if found is not None:
@@ -241,7 +241,7 @@ class BatchFamily:
                 self._replan_trigger.answered(changed=False)
         if not view.snap.jobs:
             return Decision(failures=tuple(failures))
-        planned = self._plan(look, state, rng)
+        planned = self._plan(snapshot, state, rng)
         if isinstance(planned, NewPlan):
             return Decision(wanted=planned, failures=tuple(failures))
         return Decision(failures=(*failures, planned), again=True)
@@ -259,14 +259,16 @@ class BatchFamily:
             return PolicyFailure(message=message, error=error)
         return ChangedPlan(asked=asked, found=found)
 
-    def _plan(self, look: Look[BatchView], state: PolicyState, rng: np.random.Generator) -> NewPlan | PolicyFailure:
+    def _plan(
+        self, snapshot: CycleSnapshot[BatchView], state: PolicyState, rng: np.random.Generator
+    ) -> NewPlan | PolicyFailure:
         try:
-            request = batch_problem(look.view.snap)
-            plan = plan_arriving(look.policy, request.problem, look.view.transfers, state, rng)
+            request = batch_problem(snapshot.view.snap)
+            plan = plan_arriving(snapshot.policy, request.problem, snapshot.view.transfers, state, rng)
             require_answer(request, plan)
         except Exception as error:
-            jobs, again_s = look.view.snap.jobs, look.now_s + PUT_OFF_S
-            message = f"{_batches(jobs)}: policy {look.view.policy} failed"
+            jobs, again_s = snapshot.view.snap.jobs, snapshot.now_s + PUT_OFF_S
+            message = f"{_batches(jobs)}: policy {snapshot.view.policy} failed"
             if jobs[-1].batch_uuid != jobs[0].batch_uuid:
                 self._apart_until_s = again_s
                 return PolicyFailure(message=f"{message}; its batches are planned separately", error=error)
@@ -274,11 +276,13 @@ class BatchFamily:
             return PolicyFailure(message=f"{message}; next try in {PUT_OFF_S:.0f} s", error=error)
         return NewPlan(request=request, plan=plan)
 
-    def commit(self, tx: Transaction, look: Look[BatchView], wanted: NewPlan | ChangedPlan, now_s: float) -> Outcome:
+    def commit(
+        self, tx: Transaction, snapshot: CycleSnapshot[BatchView], wanted: NewPlan | ChangedPlan, now_s: float
+    ) -> Outcome:
         """Give each job the place and times of the plan, as far as this is still possible."""
         if isinstance(wanted, NewPlan):
-            return self._commit_plan(tx, look.view, wanted, now_s)
-        return self._commit_replan(tx, look.view, wanted, now_s)
+            return self._commit_plan(tx, snapshot.view, wanted, now_s)
+        return self._commit_replan(tx, snapshot.view, wanted, now_s)
 
     def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Job]:
         """Return the jobs with these uuids that exist."""

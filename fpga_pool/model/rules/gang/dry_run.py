@@ -25,8 +25,8 @@ def plan_gang(gang: Gang, context: DryRunContext) -> PlannedGang:
     decided = context.decide(context.families().gangs, lambda: context.supposing(gang.shard, suppose))
     if decided is None:
         raise AssertionError("a gang that is open is decided on")
-    look, decision = decided
-    return _planned(gang, look.view, decision)
+    snapshot, decision = decided
+    return _planned(gang, snapshot.view, decision)
 
 
 def _planned(gang: Gang, view: GangView, decision: Decision[Sequence[Move]]) -> PlannedGang:

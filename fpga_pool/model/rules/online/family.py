@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fpga_pool.core.benefit.look import take
+from fpga_pool.core.benefit.cycle import take
 from fpga_pool.core.benefit.occupancy import Demand, Occupancy
 from fpga_pool.core.benefit.pool import Move
 from fpga_pool.core.policy import OnlinePolicy, PolicyState
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.cycle import Decision, Look, Outcome
+from fpga_pool.model.cycle import CycleSnapshot, Decision, Outcome
 from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun
 from fpga_pool.model.lifecycle.job import EvictRequested, Planned
 from fpga_pool.model.messages.agents import LoadFunction
@@ -208,7 +208,7 @@ class OnlineFamily:
         #: Whether a place that becomes free is worth another cycle.
         self.waits = False
 
-    def snapshot(self, tx: Transaction, now_s: float) -> Look[OnlineView] | None:
+    def snapshot(self, tx: Transaction, now_s: float) -> CycleSnapshot[OnlineView] | None:
         """Read the view for the online policy, and learn from the jobs that have arrived or ended."""
         self._requested = {
             slot: requested for slot, requested in self._requested.items() if requested.is_remembered(now_s)
@@ -230,23 +230,25 @@ class OnlineFamily:
         if view is None:
             return None
         self._count_arrivals(view)
-        return Look(view=view, policy=self._rule.policy, now_s=now_s)
+        return CycleSnapshot(view=view, policy=self._rule.policy, now_s=now_s)
 
     def _may_load_ahead(self, *, working: bool) -> bool:
         """Return whether slots may load ahead of jobs: online jobs exist, have arrived before, or are the default."""
         return self._settings.load_ahead and (working or self._rule.from_start or self.demand.arrivals > 0)
 
-    def decide(self, look: Look[OnlineView], state: PolicyState, rng: np.random.Generator) -> Decision[Moves]:
+    def decide(
+        self, snapshot: CycleSnapshot[OnlineView], state: PolicyState, rng: np.random.Generator
+    ) -> Decision[Moves]:
         """Let the policy make moves until there are no more."""
         policy = self._rule.policy
         moves = take_moves(
-            look.view, self.catalogue, lambda occupancy: policy.decide(occupancy, state, look.now_s, rng)
+            snapshot.view, self.catalogue, lambda occupancy: policy.decide(occupancy, state, snapshot.now_s, rng)
         )
         return Decision(wanted=moves if moves.placements or moves.evictions or moves.loads else None)
 
-    def commit(self, tx: Transaction, look: Look[OnlineView], wanted: Moves, now_s: float) -> Outcome:
+    def commit(self, tx: Transaction, snapshot: CycleSnapshot[OnlineView], wanted: Moves, now_s: float) -> Outcome:
         """Place jobs, request evictions, and send preloads."""
-        done, name = commit_moves(tx, wanted, self.catalogue, now_s), look.policy.name
+        done, name = commit_moves(tx, wanted, self.catalogue, now_s), snapshot.policy.name
         self._on_slots |= {job.uuid for job in done.placed if not is_cpu(job.slot)}
         self._requested |= {
             slot: requested.after(self._requested.get(slot)) for slot, requested in done.requested.items()
@@ -260,7 +262,7 @@ class OnlineFamily:
         on_cpus = sum(is_cpu(job.slot) for job in done.placed)
         on_slots = len(done.placed) - on_cpus
         summary = (
-            f"of {len(look.view.waiting)} waiting jobs {on_slots} placed on slots and {on_cpus} on CPUs, "
+            f"of {len(snapshot.view.waiting)} waiting jobs {on_slots} placed on slots and {on_cpus} on CPUs, "
             f"{len(done.evicted)} running jobs evicted, by {name}"
         )
         return Outcome(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga_pool.core.benefit.look import Picture, SlotNow
+from fpga_pool.core.benefit.cycle import Picture, SlotNow
 from fpga_pool.core.benefit.occupancy import EMPTY, Demand, Occupancy
 from fpga_pool.core.benefit.plus import TenantLimit
 from fpga_pool.core.benefit.pool import OnlinePool

@@ -12,7 +12,7 @@ from fpga_pool.core.cluster.views import ACCELERATOR, Subtask, Unit
 from fpga_pool.core.cluster.views import CPU as CPU_UNIT
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.cycle import Decision, Look, Outcome
+from fpga_pool.model.cycle import CycleSnapshot, Decision, Outcome
 from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun
 from fpga_pool.model.lifecycle.job import GaveUp, Planned, ResultLost
 from fpga_pool.model.messages.agents import InputSource
@@ -87,7 +87,7 @@ class PipelineFamily:
         #: Whether subtasks wait, so that the completion of a predecessor is worth another cycle.
         self.waits = False
 
-    def snapshot(self, tx: Transaction, now_s: float) -> Look[PipelineView] | None:
+    def snapshot(self, tx: Transaction, now_s: float) -> CycleSnapshot[PipelineView] | None:
         """Read the pipelines with pending jobs, and the places for the jobs whose inputs are complete."""
         pending = [uuid for uuid, batch in tx.pending_batches().items() if batch.policy == PIPELINE_POLICY]
         self.waits = bool(pending)
@@ -114,23 +114,25 @@ class PipelineFamily:
             return None
         question = _Options(tx, self.catalogue, hosts, now_s).question(waiting)
         view = PipelineView(ready=tuple(waiting), lost=tuple(gone), question=question)
-        return Look(view=view, policy=self._policy, now_s=now_s)
+        return CycleSnapshot(view=view, policy=self._policy, now_s=now_s)
 
-    def decide(self, look: Look[PipelineView], state: PolicyState, rng: np.random.Generator) -> Decision[Steps]:
+    def decide(
+        self, snapshot: CycleSnapshot[PipelineView], state: PolicyState, rng: np.random.Generator
+    ) -> Decision[Steps]:
         """Let the policy choose places for the ready jobs."""
-        placed = self._policy.decide(look.view.question, state, look.now_s, rng)
-        steps = Steps(placed=placed, lost=look.view.lost)
-        return Decision(wanted=steps if placed or look.view.lost else None)
+        placed = self._policy.decide(snapshot.view.question, state, snapshot.now_s, rng)
+        steps = Steps(placed=placed, lost=snapshot.view.lost)
+        return Decision(wanted=steps if placed or snapshot.view.lost else None)
 
-    def commit(self, tx: Transaction, look: Look[PipelineView], wanted: Steps, now_s: float) -> Outcome:
+    def commit(self, tx: Transaction, snapshot: CycleSnapshot[PipelineView], wanted: Steps, now_s: float) -> Outcome:
         """Place the jobs that are still ready, and make the jobs whose results are lost pending again."""
         again = [
             change_job(tx, job, ResultLost(reason=f"its result on host {job.host} is lost, and is needed"), now_s)
             for job in tx.unchanged(wanted.lost)
         ]
-        placed = self._place(tx, look.view, wanted.placed, now_s)
+        placed = self._place(tx, snapshot.view, wanted.placed, now_s)
         details = tuple(f"job {job.uuid}: {job.reason}; it is computed again" for job in again)
-        summary = f"of {len(look.view.ready)} ready subtasks {len(placed)} placed by {look.policy.name}"
+        summary = f"of {len(snapshot.view.ready)} ready subtasks {len(placed)} placed by {snapshot.policy.name}"
         return Outcome(
             changed=bool(placed or again), again=bool(again), placed=tuple(placed), details=details, summary=summary
         )

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.cycle import Cycle, Decision, Family, Look
+from fpga_pool.model.cycle import Cycle, CycleSnapshot, Decision, Family
 from fpga_pool.model.objects.pool import Batch, Job
 from fpga_pool.model.rules.shared.families import Families, PoolPolicies, new_families
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -78,7 +78,7 @@ class DryRunContext:
         family: Family[ViewT, WantedT],
         reading: Callable[[], AbstractContextManager[Transaction]],
         now_s: float | None = None,
-    ) -> tuple[Look[ViewT], Decision[WantedT]] | None:
+    ) -> tuple[CycleSnapshot[ViewT], Decision[WantedT]] | None:
         """Return a family's snapshot and decision at `now_s` (None = now); None if there is nothing to decide."""
         at_s = self.now_s if now_s is None else now_s
         return Cycle(

@@ -286,7 +286,7 @@ def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[R
             if observed.moved_bytes is None and job.moved_bytes is not None:
                 tx.save(replace(job, moved_bytes=None, moved_at=None))  # its input moves as planned again
             continue
-        repairs.append(_mend_unknown_job(tx, job, heartbeat.at, now_s))
+        repairs.append(_reconcile_unknown_job(tx, job, heartbeat.at, now_s))
     return repairs + _release_strays(
         tx, heartbeat.host, [observed for observed in known.values() if observed.slot in settled]
     )
@@ -306,7 +306,7 @@ def _release_strays(tx: Transaction, host: str, held: Iterable[ObservedJob], *, 
     return repairs
 
 
-def _mend_unknown_job(tx: Transaction, job: Job, at: float, now_s: float) -> Repair:
+def _reconcile_unknown_job(tx: Transaction, job: Job, at: float, now_s: float) -> Repair:
     if job.state is JobState.RESULT_HELD:
         reason = "its result is no longer held by its agent"
         change_job(tx, job, ResultExpired(job=job.uuid, attempt=job.attempt, at=at), now_s)

@@ -25,12 +25,12 @@ def plan_task(task: Task, shares: Sequence[Job], context: DryRunContext) -> Plan
     decided = context.decide(context.families().tasks, lambda: context.supposing(task.shard, suppose))
     if decided is None:
         raise AssertionError("a task that waits is decided on")
-    look, decision = decided
+    snapshot, decision = decided
     choice = next((one for one in decision.wanted or () if one.task.uuid == task.uuid), None)
-    waits = _waits(look.view, task, shares)
+    waits = _waits(snapshot.view, task, shares)
     if choice is None:
         return changed(waits, pending_reason=decision.explained(waits.pending_reason))
-    return _begins(look.view, choice, shares, waits)
+    return _begins(snapshot.view, choice, shares, waits)
 
 
 def _waits(view: TaskView, task: Task, shares: Sequence[Job]) -> PlannedTask:

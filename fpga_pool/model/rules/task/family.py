@@ -14,7 +14,7 @@ from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.policy import PolicyState, TaskPolicy
 from fpga_pool.core.types import Ints, floats
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.cycle import Decision, Look, Outcome, PolicyFailure
+from fpga_pool.model.cycle import CycleSnapshot, Decision, Outcome, PolicyFailure
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import (
@@ -210,37 +210,41 @@ class TaskFamily:
         #: Whether a task waits for slots, so that a slot that becomes free is worth another cycle.
         self.waits = False
 
-    def snapshot(self, tx: Transaction, now_s: float) -> Look[TaskView] | None:
+    def snapshot(self, tx: Transaction, now_s: float) -> CycleSnapshot[TaskView] | None:
         """Read the waiting tasks, and the slots that they could get."""
         view = task_view(tx, self.catalogue, now_s)
         self.waits = view is not None
-        return None if view is None else Look(view=view, policy=self._policy, now_s=now_s)
+        return None if view is None else CycleSnapshot(view=view, policy=self._policy, now_s=now_s)
 
-    def decide(self, look: Look[TaskView], state: PolicyState, rng: np.random.Generator) -> Decision[Sequence[Choice]]:
+    def decide(
+        self, snapshot: CycleSnapshot[TaskView], state: PolicyState, rng: np.random.Generator
+    ) -> Decision[Sequence[Choice]]:
         """Choose slots for the tasks that can begin; the policy schedules those that have not waited too long."""
         failures: list[PolicyFailure] = []
 
         def solve(problem: TaskProblem) -> TaskSchedule | Placed | None:
-            if look.now_s < self._put_off_until_s:
+            if snapshot.now_s < self._put_off_until_s:
                 return None
             try:
                 return planned(self._policy, problem, state, rng)
             except Exception as error:
-                self._put_off_until_s = look.now_s + PUT_OFF_S
+                self._put_off_until_s = snapshot.now_s + PUT_OFF_S
                 message = f"task policy {self._policy.name} failed; next try in {PUT_OFF_S:.0f} s"
                 failures.append(PolicyFailure(message=message, error=error))
                 return None
 
-        choices = choose(look.view, self._settings.task_patience_s, solve)
+        choices = choose(snapshot.view, self._settings.task_patience_s, solve)
         return Decision(wanted=choices or None, failures=tuple(failures))
 
-    def commit(self, tx: Transaction, look: Look[TaskView], wanted: Sequence[Choice], now_s: float) -> Outcome:
+    def commit(
+        self, tx: Transaction, snapshot: CycleSnapshot[TaskView], wanted: Sequence[Choice], now_s: float
+    ) -> Outcome:
         """Give the tasks their chosen slots, as far as this is still possible."""
-        placed = commit_choices(tx, look.view, wanted, self._settings, now_s)
+        placed = commit_choices(tx, snapshot.view, wanted, self._settings, now_s)
         details = tuple(f"task {task.uuid}: placed on {task.slots} slots, attempt {task.attempt}" for task in placed)
         summary = (
-            f"of {len(look.view.tasks)} waiting tasks {len(placed)} placed, {len(wanted) - len(placed)} postponed, by"
-            f" {self._policy.name}"
+            f"of {len(snapshot.view.tasks)} waiting tasks {len(placed)} placed, {len(wanted) - len(placed)} postponed, "
+            f"by {self._policy.name}"
         )
         return Outcome(changed=bool(placed), placed=tuple(placed), details=details, summary=summary)
 

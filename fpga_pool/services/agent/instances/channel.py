@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 READ_BYTES = 64 * 1024
 #: Interval at which a channel checks whether it is to close.
-LOOK_S = 0.5
+POLL_S = 0.5
 #: A guest that reads nothing of a result for this long is disconnected.
 STALL_S = 60.0
 #: Pause before retrying a channel without a listener.
@@ -117,7 +117,7 @@ class GuestChannel:
         end.settimeout(STALL_S)
         lines = Lines()
         while not self._closing.is_set():
-            if not select.select([end], [], [], LOOK_S)[0]:
+            if not select.select([end], [], [], POLL_S)[0]:
                 continue
             data = end.recv(READ_BYTES)
             if not data:
@@ -202,7 +202,7 @@ class GuestChannel:
                 end.sendall(encode({"id": request.id, "op": "busy"}))
         except (FpgaPoolError, OSError):
             # Its result cannot be delivered, and the next request needs its files.
-            while not wait([future], LOOK_S).done:
+            while not wait([future], POLL_S).done:
                 self._guest.stop()
             raise
         seconds = future.result()

@@ -17,7 +17,7 @@ from typing import Any
 from fpga_pool.drivers.guests.domain import parse
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, ServiceUnavailable
 from fpga_pool.rpc.transport import MessagingError
-from fpga_pool.services.agent.instances.supervisor import LOOK_S, InstanceSupervisor, Parts, Taps
+from fpga_pool.services.agent.instances.supervisor import POLL_S, InstanceSupervisor, Parts, Taps
 from fpga_pool.services.loop import Loop
 
 LOG = logging.getLogger(__name__)
@@ -125,12 +125,12 @@ class Instances:
         self._lock = threading.Lock()
         self._supervisors: dict[str, InstanceSupervisor] = {}
         self._hook: HookServer | None = None
-        self._looking = Loop(f"instances-{parts.host}", self._look_at_holds, LOOK_S)
+        self._inspecting = Loop(f"instances-{parts.host}", self._inspect_holds, POLL_S)
 
     def start(self) -> None:
         """Answer the hook, and supervise the instances for which slots are reserved."""
         self._hook = HookServer(self._hook_socket, self.asked)
-        self._looking.start()
+        self._inspecting.start()
         self._taps.start()
         self._parts.driver.watch(self.changed)
 
@@ -138,7 +138,7 @@ class Instances:
         """Stop; guests keep their slots and ports, and are served again after the next start."""
         if self._hook is not None:
             self._hook.close()
-        self._looking.stop()
+        self._inspecting.stop()
         self._taps.stop()
         with self._lock:
             supervisors = list(self._supervisors.values())
@@ -164,7 +164,7 @@ class Instances:
         """Check an instance that may have started or ended; "" = all instances."""
         self._taps.wake()
         if not instance:
-            self._look_at_all()
+            self._inspect_all()
             return
         with self._lock:
             supervisor = self._supervisors.get(instance)
@@ -173,7 +173,7 @@ class Instances:
         elif supervisor is not None:
             supervisor.wake()
 
-    def _look_at_all(self) -> None:
+    def _inspect_all(self) -> None:
         """Check all instances, also those that run with an accelerator flavor but without reserved slots."""
         try:
             for domain in self._parts.driver.running():
@@ -186,7 +186,7 @@ class Instances:
         for supervisor in supervisors:
             supervisor.wake()
 
-    def _look_at_holds(self) -> bool:
+    def _inspect_holds(self) -> bool:
         """Supervise the instances for which slots are reserved."""
         for instance in self._parts.holds.instances():
             self._supervisor(instance)

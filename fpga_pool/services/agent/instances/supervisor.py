@@ -24,7 +24,7 @@ from fpga_pool.services.loop import Loop
 LOG = logging.getLogger(__name__)
 
 #: Interval of checks of an instance without events.
-LOOK_S = 5.0
+POLL_S = 5.0
 #: A machine that does not run this long after its start was allowed has failed to start.
 START_S = 120.0
 
@@ -149,7 +149,7 @@ class InstanceSupervisor:
         while not self._ending.is_set():
             self._wake.clear()
             try:
-                self._look()
+                self._inspect()
             except (FpgaPoolError, MessagingError) as error:
                 self._warn(str(error))
             except Exception:
@@ -157,7 +157,7 @@ class InstanceSupervisor:
             if self._on_end(self.instance):
                 self._close_channels()
                 return
-            self._wake.wait(LOOK_S)
+            self._wake.wait(POLL_S)
 
     def _warn(self, what: str) -> None:
         """Log a lasting condition once, not at every check."""
@@ -165,7 +165,7 @@ class InstanceSupervisor:
             LOG.warning("instance %s: %s", self.instance, what)
         self._warned.add(what)
 
-    def _look(self) -> None:
+    def _inspect(self) -> None:
         starts = self._starts
         domain = self._parts.driver.find(self.instance)
         self._runs = domain is not None and domain.request is not None
@@ -305,15 +305,15 @@ class Taps:
         self._egress = egress
         #: Limit of the host, bits per second, for servers whose ports have no lower limit.
         self._egress_bps = egress_bps
-        self._looking = Loop("taps", self._look, LOOK_S)
-        self.start, self.stop, self.wake = self._looking.start, self._looking.stop, self._looking.wake
+        self._inspecting = Loop("taps", self._inspect, POLL_S)
+        self.start, self.stop, self.wake = self._inspecting.start, self._inspecting.stop, self._inspecting.wake
         self._observed: tuple[ObservedServer, ...] | None = None
 
     def observed(self) -> tuple[ObservedServer, ...] | None:
         """Return the servers as they were last observed; None before the first observation."""
         return self._observed
 
-    def _look(self) -> bool:
+    def _inspect(self) -> bool:
         try:
             self._note([domain for domain in self._running() if domain.taps and domain.project_id])
         except (FpgaPoolError, OSError) as error:

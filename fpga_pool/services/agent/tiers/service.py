@@ -113,16 +113,16 @@ class Tiers:
         self._guests: dict[str, TieredGuest] = {}
         self._meter = UsageMeter(pcpus)
         self._complaints: dict[str, str] = {}
-        self._looking = Loop("tiers", self._look, interval_s)
+        self._inspecting = Loop("tiers", self._inspect, interval_s)
 
     def start(self) -> None:
         """Put every guest into its tier, repair what an earlier agent left unfinished, and then follow the guests."""
-        self._looking.start()
-        self._driver.watch(lambda _: self._looking.wake())
+        self._inspecting.start()
+        self._driver.watch(lambda _: self._inspecting.wake())
 
     def stop(self) -> None:
         """Stop; guests stay in their tiers."""
-        self._looking.stop()
+        self._inspecting.stop()
         self._driver.close()
 
     # Requests -----------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Tiers:
 
     # Reconciliation -------------------------------------------------------------------------------------------------
 
-    def _look(self) -> bool:
+    def _inspect(self) -> bool:
         changes = self._changes
         guests = {guest.instance: guest for guest in self._driver.guests()}
         self._meter.measure(self._driver, guests)

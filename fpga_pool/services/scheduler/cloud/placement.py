@@ -19,9 +19,9 @@ from fpga_pool.store.store import Store
 LOG = logging.getLogger(__name__)
 
 #: Intervals of checks of the shard for changes, of full comparisons with Placement, and of retries after failures.
-LOOK_S, COMPARE_S, RETRY_S = 5.0, 60.0, 10.0
+POLL_S, COMPARE_S, RETRY_S = 5.0, 60.0, 10.0
 #: A large shard is checked less often, so that the checks take at most this share of the time.
-LOOKING_SHARE = 0.05
+UPDATE_SHARE = 0.05
 
 
 class Inventory:
@@ -44,17 +44,17 @@ class Inventory:
         self._clock = clock
         #: Last complete state written to Placement; None = incomplete.
         self._published: list[WantedProvider] | None = None
-        self._look_at_s = self._compare_at_s = float("-inf")
+        self._next_update_s = self._compare_at_s = float("-inf")
         self._complaints: list[str] = []
         self._away = False
 
     def step(self, proceed: Callable[[], bool] = lambda: True) -> bool:
         """Reconcile Placement with the slots of the pool."""
         began_s = time.monotonic()
-        if began_s < self._look_at_s:
+        if began_s < self._next_update_s:
             return False
         hosts, wanted = self._wanted()
-        self._look_at_s = began_s + (time.monotonic() - began_s) / LOOKING_SHARE
+        self._next_update_s = began_s + (time.monotonic() - began_s) / UPDATE_SHARE
         if wanted == self._published and began_s < self._compare_at_s:
             return False
         self._published = None
@@ -154,5 +154,5 @@ def loops(
         return []
     inventory = Inventory(store, shard, placement, catalogue, settings, clock)
     watch = LeaseWatch(store, shard, writer, placement, clock)
-    updating = Loop(f"placement-{shard}", lambda: inventory.step(lambda: not updating.stopping), LOOK_S)
+    updating = Loop(f"placement-{shard}", lambda: inventory.step(lambda: not updating.stopping), POLL_S)
     return [updating, Loop(f"leases-{shard}", watch.step, AUDIT_S)]

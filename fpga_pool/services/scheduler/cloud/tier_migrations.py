@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # openstacksdk takes a second to load
 LOG = logging.getLogger(__name__)
 
 #: Interval of checks of servers and hosts.
-LOOK_S = 30.0
+POLL_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from fpga_pool.drivers.runners.domain import Meter
 
 
 def told(meter, readings):
-    return [meter.look(done_s, now_s) for now_s, done_s in readings]
+    return [meter.measure(done_s, now_s) for now_s, done_s in readings]
 
 
 def test_a_process_that_goes_on_evenly_is_told_of_once():

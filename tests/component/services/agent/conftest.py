@@ -233,9 +233,9 @@ def bench(new_bench):
 
 @pytest.fixture
 def host(bench, tmp_path, monkeypatch):
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.05)
+    monkeypatch.setattr(supervisor, "POLL_S", 0.05)
     monkeypatch.setattr(supervisor, "CLAIM_AGAIN_S", 0.05)
-    monkeypatch.setattr(channel, "LOOK_S", 0.05)
+    monkeypatch.setattr(channel, "POLL_S", 0.05)
     monkeypatch.setattr(channel, "RECONNECT_S", 0.05)
     made = Host(bench, tmp_path)
     yield made

@@ -70,7 +70,7 @@ def test_a_start_that_failed_after_its_slots_were_ready_gives_them_back_at_once(
 def test_a_machine_that_is_about_to_start_keeps_its_slots_although_it_does_not_run_yet(host):
     host.instances.asked("prepare", xml())
     for _ in range(10):
-        host.instances._supervisors["vm"]._look()
+        host.instances._supervisors["vm"]._inspect()
     assert host.held() == [SLOTS[0]]
 
 
@@ -148,7 +148,7 @@ def test_nothing_is_given_back_while_the_hypervisor_does_not_answer(host, until)
     host.machines.silent = True
     for _ in range(5):
         with contextlib.suppress(ServiceUnavailable):
-            host.instances._supervisors["vm"]._look()
+            host.instances._supervisors["vm"]._inspect()
     assert host.held() == [SLOTS[0]]
     host.machines.silent = False
     assert host.compute() == SHA256_OF_ABC
@@ -169,7 +169,7 @@ def test_a_slot_whose_card_was_taken_out_is_logged_once_and_leaves_the_others_se
     until(lambda: host.machines.ports("vm") == [0])
     assert host.compute(number=0) == SHA256_OF_ABC
     for _ in range(3):
-        host.instances._supervisors["vm"]._look()
+        host.instances._supervisors["vm"]._inspect()
     lost = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert lost == [f"instance vm: has lost {SLOTS[1]}, which this host no longer has"]
 
@@ -288,7 +288,7 @@ def test_a_function_is_not_passed_before_its_slot_is_scrubbed_and_loaded(passing
     passing.instances.changed("")
     until(lambda: passing.held() == [SLOTS[0]])
     for _ in range(5):
-        passing.instances._supervisors["vm"]._look()
+        passing.instances._supervisors["vm"]._inspect()
     assert passing.machines.functions("vm") == {}
     may_load.set()
     until(lambda: passing.machines.functions("vm") == {0: ADDRESSES[0]})

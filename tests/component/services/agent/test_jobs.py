@@ -177,7 +177,7 @@ def test_an_executor_learns_what_to_do_though_a_file_cannot_be_deleted(jobs, com
     running = give(jobs, commands, phase=Phase.RUNNING)
     jobs.files.sink_path("j", 1).mkdir()
     failed = e.ComputationFailed(slot=SLOT, job="j", attempt=1, code="c", message="m", retryable=True, slot_failed=True)
-    assert [type(one) for one in jobs.feed(failed)] == [i.LookAtCard]
+    assert [type(one) for one in jobs.feed(failed)] == [i.CheckCard]
     assert jobs.get(running.uuid).phase is Phase.FAILED
 
 

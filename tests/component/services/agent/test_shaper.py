@@ -80,7 +80,7 @@ def hand():
 
 @pytest.fixture
 def new_shaper(kernel, journal, hand, monkeypatch):
-    monkeypatch.setattr("fpga_pool.services.agent.shaper.LOOK_S", 0.05)  # how soon it sees a changed clock
+    monkeypatch.setattr("fpga_pool.services.agent.shaper.POLL_S", 0.05)  # how soon it sees a changed clock
     made = []
 
     def start():

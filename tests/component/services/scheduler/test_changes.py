@@ -18,7 +18,7 @@ def running(bench):
 @pytest.fixture
 def slow_looks(monkeypatch):
     """Disable periodic checks, so that a request that sees a change in time was woken by it."""
-    monkeypatch.setattr("fpga_pool.services.scheduler.endpoint.LOOK_S", 60.0)
+    monkeypatch.setattr("fpga_pool.services.scheduler.endpoint.POLL_S", 60.0)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ class Transaction:
         return [(None, one) for one in self._changed if isinstance(one, kind)]
 
 
-def is_told(watch):
+def is_sent(watch):
     return watch._event.is_set()
 
 
@@ -112,8 +112,8 @@ def test_only_those_who_wait_for_a_changed_batch_are_woken():
     watched = Changes()
     with watched.watching("a") as first, watched.watching("a") as second, watched.watching("b") as other:
         with watched.noted(lambda: Transaction("a", "c"))():
-            assert not is_told(first)  # not before the commit
-        assert [is_told(watch) for watch in (first, second, other)] == [True, True, False]
+            assert not is_sent(first)  # not before the commit
+        assert [is_sent(watch) for watch in (first, second, other)] == [True, True, False]
 
 
 def test_what_a_transaction_left_is_not_told_where_a_later_one_was_noted_before(running, planned):
@@ -138,7 +138,7 @@ def test_nobody_is_woken_by_what_was_rolled_back():
     with watched.watching("a") as watch:
         with pytest.raises(ValueError, match="no"), watched.noted(lambda: Transaction("a"))():
             raise ValueError("no")
-        assert not is_told(watch)
+        assert not is_sent(watch)
 
 
 def test_too_many_do_not_wait_and_a_place_that_is_left_is_given_again():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.benefit.look import UNUSED, Picture, SlotNow, take
+from fpga_pool.core.benefit.cycle import UNUSED, Picture, SlotNow, take
 from fpga_pool.core.benefit.occupancy import Demand
 from fpga_pool.core.benefit.paper import BenefitReplace
 from fpga_pool.core.benefit.plus import BenefitPlus

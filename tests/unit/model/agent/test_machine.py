@@ -252,9 +252,9 @@ def test_the_pause_after_a_fault_doubles_up_to_its_limit_and_a_load_ends_that(ma
     assert machine.ask() == [i.LoadSlot(A, "f")]
     machine.feed(e.Loaded(slot=A))
     machine.feed(e.CardSeen(slot=A, present=False))
-    assert machine.take() == [i.LookAtCard(A, 2.0)]
+    assert machine.take() == [i.CheckCard(A, 2.0)]
     machine.feed(e.CardSeen(slot=A, present=False))
-    assert machine.take() == [i.LookAtCard(A, 4.0)]
+    assert machine.take() == [i.CheckCard(A, 4.0)]
 
 
 def test_a_card_that_was_away_between_two_looks_is_loaded_again(machine):
@@ -433,8 +433,8 @@ def test_a_bitstream_that_is_refused_is_tried_again_after_a_pause_or_for_somebod
     prepare(machine)
     machine.feed(e.LoadRefused(slot=A, code="c", message="altered"))
     assert machine.state.holds[A].problem == "altered"
-    assert machine.take() == [i.LookAtCard(A, PARAMETERS.fault_pause_s[1])]
-    assert machine.ask() == [i.LookAtCard(A, PARAMETERS.fault_pause_s[1])]  # woken early: the pause is not over
+    assert machine.take() == [i.CheckCard(A, PARAMETERS.fault_pause_s[1])]
+    assert machine.ask() == [i.CheckCard(A, PARAMETERS.fault_pause_s[1])]  # woken early: the pause is not over
     machine.give(HoldSlot(instance="other", project_id="p", function="g", lease_epoch=2))
     assert machine.ask() == [i.EndGuestUse(A), i.ScrubSlot(A)]
 
@@ -444,7 +444,7 @@ def test_a_card_that_fails_under_an_instance_is_prepared_again(machine):
     machine.feed(e.Loaded(slot=A))
     machine.ask()
     machine.feed(e.CardSeen(slot=A, present=False))
-    assert machine.take() == [i.EndGuestUse(A), i.LookAtCard(A, 2.0)]
+    assert machine.take() == [i.EndGuestUse(A), i.CheckCard(A, 2.0)]
     machine.feed(e.CardSeen(slot=A, present=True))
     assert machine.ask() == [i.EndGuestUse(A), i.ScrubSlot(A)]
 

@@ -120,7 +120,7 @@ class Walk(Machine):
                     self.end(job.uuid, slot, job.attempt)
                 else:
                     self.fail(job.uuid, slot, job.attempt, slot_failed=self.pick((True, False)))
-            case i.LookAtCard():
+            case i.CheckCard():
                 self.feed(e.CardSeen(slot=slot, present=goes_well, function=self.state.slots[slot].function))
 
     def come_to_rest(self):

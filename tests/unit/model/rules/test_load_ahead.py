@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga_pool.core.benefit.look import MOST_LOADS
+from fpga_pool.core.benefit.cycle import MOST_LOADS
 from fpga_pool.core.benefit.occupancy import EMPTY
 from fpga_pool.core.benefit.plus import BenefitPlus
 from fpga_pool.core.benefit.pool import Load

@@ -268,13 +268,13 @@ def test_usage_is_measured_per_vcpu(bench):
     bench.boot("a", "foreground", vcpus=2)
     tiers = bench.start()
     bench.until({"a": (FRONT, (0, 1))})
-    tiers._looking.stop()
+    tiers._inspecting.stop()
     # The clock stands still between its reading and the measurement of the guest.
     now = [time.monotonic()]
     tiers._meter._now_s = tiers._driver._now_s = lambda: now[0]
     for _ in range(2):
         now[0] += 10.0
-        tiers._look()
+        tiers._inspect()
     # The guest uses all of its vCPUs in the foreground.
     (guest,) = tiers.guests()
     assert guest.usage == guest.pcpu_usage == pytest.approx((1.0, 1.0))
