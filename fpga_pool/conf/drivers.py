@@ -23,8 +23,8 @@ SIMULATED_OPTS = [
         "neighbour_cost",
         default=0.0,
         min=0.0,
-        help="Interference of the slots of a card beyond its DMA: what a job takes longer for each other one that "
-        "computes on the card, in parts of its time alone.",
+        help="Interference between the slots of a card beyond its shared DMA: slowdown of a job for each other job that "
+        "computes on the card, as a fraction of its time alone.",
     ),
     cfg.FloatOpt("load_fails", default=0.0, min=0.0, max=1.0, help="Probability that a load fails."),
     cfg.FloatOpt("job_hangs", default=0.0, min=0.0, max=1.0, help="Probability that a job hangs."),
@@ -83,8 +83,8 @@ TIERS_OPTS = [
         default=0.96,
         min=0.0,
         max=1.0,
-        help="Usage of a pCPU, processes of the host included, from which on its foreground gets no background: as "
-        "many are reserved in Placement, by the usage at one moment of each minute. With 1 none is.",
+        help="CPU usage of a pCPU, including processes of the host, from which on it gets no background guest: the "
+        "number of such pCPUs, sampled once a minute, is reserved in Placement. With 1, none is reserved.",
     ),
     cfg.FloatOpt(
         "interval_s",

@@ -88,7 +88,7 @@ class TcEgress(EgressDriver):
             refused = self._refused
             self._refused = {device: why for device in devices if (why := _refusal(device))}
             for device in self._refused.keys() - refused.keys():
-                LOG.warning("flows of a server cannot be limited: %s", self._refused[device])
+                LOG.warning("cannot limit flows of servers: %s", self._refused[device])
             return devices - self._refused.keys()
 
     def flows(self) -> tuple[LimitedFlow, ...]:
