@@ -23,8 +23,8 @@ SIMULATED_OPTS = [
         "neighbour_cost",
         default=0.0,
         min=0.0,
-        help="Interference between the slots of a card beyond its shared DMA: slowdown of a job for each other job that "
-        "computes on the card, as a fraction of its time alone.",
+        help="Interference between the slots of a card beyond its shared DMA: slowdown of a job for each other job "
+        "that computes on the card, as a fraction of its time alone.",
     ),
     cfg.FloatOpt("load_fails", default=0.0, min=0.0, max=1.0, help="Probability that a load fails."),
     cfg.FloatOpt("job_hangs", default=0.0, min=0.0, max=1.0, help="Probability that a job hangs."),
