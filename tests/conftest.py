@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,8 @@ QUIET = (
     "functional/test_online.py",
     "functional/test_whole_demo.py",
 )
+#: Time in seconds since the epoch from which on tests marked long are skipped; tools/test sets it.
+LONG_UNTIL = float(os.environ.get("FPGA_POOL_LONG_UNTIL", "inf"))
 #: Tests that can fail on a loaded machine, with the reason.  Only these run a second time if they fail.
 SENSITIVE: dict[str, str] = {}
 
@@ -142,6 +145,12 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     items.sort(key=_order)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    if time.time() >= LONG_UNTIL and item.get_closest_marker("long"):
+        pytest.skip("this machine is too slow: no time is left for tests marked long")
 
 
 class _Groups(LoadScopeScheduling):
