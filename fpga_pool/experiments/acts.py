@@ -266,7 +266,7 @@ def _take_slot(stage: _Stage, batch: _Background) -> list[str]:
     machine.end()
     stage.wait("the slot is given back", lambda: not _leased(client))
     return [
-        f"all slots of {host} were computing; the machine was allowed to start after {took_s:.1f} s",
+        f"all slots of {host} were busy; the machine could start after {took_s:.1f} s",
         f"slot {held[0].name}: {before[held[0].name]} replaced by sha256, leased to the instance;",
         f"its guest's digest is right: {digest[:16]}...",
     ]

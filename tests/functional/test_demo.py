@@ -30,7 +30,7 @@ SHOWN = {
     "a virtual machine takes a slot": ("leased to the instance", "was evicted, and computed as attempt", "are right"),
     "a gang comes to the foreground": ("was swapped to the foreground", "nothing was done twice"),
     "the pool is killed": ("SIGKILL to", "started again", "ended in the same attempt", "results are right"),
-    "nothing is left": ("finds no lease", "accounted"),
+    "nothing is left": ("finds no stale lease", "accounted"),
 }
 
 
