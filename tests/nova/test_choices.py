@@ -111,7 +111,8 @@ class Choices(Cloud):
         del specs["trait:CUSTOM_FPGA_FUNCTION_SHA256"]
         for known in ([], [design]):
             self.pool.designs = known
-            with pytest.raises(exception.NoValidHost, match="does not belong to an approved design"):
+            unknown = "does not belong to an approved design that the project may use"
+            with pytest.raises(exception.NoValidHost, match=unknown):
                 self.choose(1, specs)
         # Approved after nova-scheduler has asked: what it does not know it asks for again.
         for number, project in enumerate(("p", "")):
