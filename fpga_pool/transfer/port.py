@@ -143,6 +143,21 @@ def _storage_errors() -> Iterator[None]:
         ) from error
 
 
+def place_file(source: Path, place: Path) -> None:
+    """Rename a file, whose content is already durable, so that the new name is durable, too."""
+    source.replace(place)
+    sync_directory(place.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
 class Spool:
     """One input in progress: ``PATH.part`` while it is incomplete, ``PATH`` once length and digest were verified."""
 
@@ -197,12 +212,7 @@ class Spool:
             raise TransferRefused("digest_mismatch", "the input was corrupted in transit; send it again")
         with _storage_errors():
             os.fsync(self._opened.fileno())
-            self._part.replace(self._path)
-            directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            place_file(self._part, self._path)
 
     def discard(self) -> None:
         """Remove the partial input, which will not be continued."""

@@ -14,6 +14,7 @@ from fpga_pool.model.agent.objects import HeldJob
 from fpga_pool.model.exceptions import InvalidInput, TransferRefused
 from fpga_pool.model.messages.agents import MOST_FLOWS, ObservedFlow
 from fpga_pool.services.agent.journal import Journal
+from fpga_pool.transfer.port import sync_directory
 
 #: Number of small inputs that are kept in memory, 16 MiB at most.
 RECENT = 256
@@ -91,7 +92,7 @@ class JobFiles:
         for job in jobs:
             self.sink_path(job.uuid, job.attempt).replace(self.result_path(job.uuid))
         if jobs:
-            _sync_directory(self._results)
+            sync_directory(self._results)
 
     def delete(self, uuid: str) -> None:
         """Remove the files of a job."""
@@ -117,12 +118,6 @@ def _checked(uuid: str) -> str:
     return uuid
 
 
-def place_file(source: Path, place: Path) -> None:
-    """Rename a file, whose content is already durable, so that the new name is durable, too."""
-    source.replace(place)
-    _sync_directory(place.parent)
-
-
 def write_over(path: Path, data: bytes) -> None:
     """Replace the content of a file by this data; raise OSError, and remove the file, if there is no room for it.
 
@@ -141,15 +136,6 @@ def erase(path: Path) -> None:
     """Overwrite a file with zeros, so that no tenant's data outlives its job; truncating it would cost far more."""
     with path.open("r+b") as file:
         file.write(bytes(os.fstat(file.fileno()).st_size))
-
-
-def _sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 # ---- Rates of incoming inputs, measured by the receiver for any sender and under any limit

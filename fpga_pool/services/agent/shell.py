@@ -26,10 +26,11 @@ from fpga_pool.model.messages.agents import (
 )
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.services.agent.instances.slots import HoldTable
-from fpga_pool.services.agent.job_files import Announcements, FlowMeter, JobFiles, place_file
+from fpga_pool.services.agent.job_files import Announcements, FlowMeter, JobFiles
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.clock import Clock
 from fpga_pool.transfer.handler import JobFailure, JobResult
+from fpga_pool.transfer.port import place_file
 
 LOG = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from fpga_pool.conf.drivers import parse_pcpus
 from fpga_pool.drivers.tiers.domain import TIERS
 from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.flavor import Tier
-from fpga_pool.services.agent.job_files import place_file
+from fpga_pool.transfer.port import place_file
 
 
 @dataclass(frozen=True, slots=True)
