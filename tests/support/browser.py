@@ -6,11 +6,25 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Dialog,
+    Error,
+    Page,
+    Request,
+    Response,
+    expect,
+    sync_playwright,
+)
 
 CHROMIUM = "/usr/bin/chromium"
 #: Longest wait for an element of a page: a busy machine is slow.
 PATIENCE_MS = 60_000
+#: Chromium drops requests that wait for a connection when an interface of this machine changes, as other tests do.
+DROPPED = "net::ERR_NETWORK_CHANGED"
+#: How often a page is loaded at most.
+LOADS = 5
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -21,6 +35,31 @@ def running_browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+def load(page: Page, url: str) -> Response | None:
+    """Load a page, again if chromium drops one of its requests; return the answer to the last request for the page."""
+    dropped: list[str] = []
+
+    def note(request: Request) -> None:
+        if request.failure == DROPPED:
+            dropped.append(request.url)
+
+    page.on("requestfailed", note)
+    try:
+        for number in range(LOADS):
+            dropped.clear()
+            try:
+                response = page.reload() if number else page.goto(url)
+            except Error as error:
+                if DROPPED not in error.message:
+                    raise
+                continue
+            if not dropped:
+                return response
+    finally:
+        page.remove_listener("requestfailed", note)
+    raise RuntimeError(f"{url}: chromium dropped requests in each of {LOADS} attempts, the last time {dropped}")
 
 
 @dataclass
@@ -43,8 +82,10 @@ class Watched:
         self.complaints.append(complaint)
 
     def _check_message(self, message: ConsoleMessage) -> None:
-        # The page repeats a request that a busy pool answers with 503.
-        if message.type in ("error", "warning") and "status of 503" not in message.text:
+        # The page repeats a request that a busy pool answers with 503, and one that was dropped.
+        if message.type in ("error", "warning") and not any(
+            text in message.text for text in ("status of 503", DROPPED)
+        ):
             self._note(message.text)
 
     def _refuse(self, dialog: Dialog) -> None:
@@ -61,7 +102,7 @@ class Watched:
 
     def open(self, view: str) -> None:
         """Load a view."""
-        self.page.goto(f"{self.endpoint}/dashboard/#/{view}")
+        load(self.page, f"{self.endpoint}/dashboard/#/{view}")
 
     def go(self, view: str) -> None:
         """Switch to a view within the loaded page."""

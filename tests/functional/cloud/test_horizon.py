@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from support import environment
-from support.browser import running_browser
+from support.browser import load, running_browser
 from support.servers.process import spawn
 from support.servers.server import free_ports
 from support.waiting import wait_until
@@ -66,7 +66,7 @@ class User:
         self.page, self.horizon, self.requests = page, horizon, []
         page.set_default_timeout(FIRST_PAGE_MS)
         page.on("request", lambda request: self.requests.append(request))
-        page.goto(f"{horizon}/auth/login/?next=/project/fpga_pool/")
+        load(page, f"{horizon}/auth/login/?next=/project/fpga_pool/")
         page.locator("#id_username").fill(name)
         page.locator("#id_password").fill(password)
         page.locator("#loginBtn").click()
@@ -106,7 +106,7 @@ def test_an_operator_sees_slots_and_drains_one(horizon, admin, log_in):
     expect(views.locator(f".slot[data-uuid='{slot['uuid']}']")).to_be_visible()
     expect(user.status).to_have_text("Live")
     expect(views.get_by_role("button", name="Project")).to_be_hidden()
-    page.goto(f"{horizon}/admin/fpga_pool/")
+    load(page, f"{horizon}/admin/fpga_pool/")
     tile = views.locator(f".slot[data-uuid='{slot['uuid']}']")
     tile.click()
     detail = views.get_by_role("complementary", name="Detail")
