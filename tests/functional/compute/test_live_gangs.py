@@ -27,11 +27,15 @@ FOREVER = "count 1000000 rest 1"
 pytestmark = pytest.mark.timeout(1200)
 
 
-class Pool:
-    """Two hosts with two processors each; both hosts use the same pCPUs of this machine."""
+#: The pCPUs of each host that are reserved for gangs, if a test does not say otherwise.
+PCPUS = (0, 1)
 
-    def __init__(self, deployment, hosts, shared):
-        self.deployment, self.shared = deployment, shared
+
+class Pool:
+    """Two hosts; both use the same pCPUs of this machine."""
+
+    def __init__(self, deployment, hosts, shared, pcpus):
+        self.deployment, self.shared, self.pcpus = deployment, shared, pcpus
         self.hosts = dict(zip(("node-1", "node-2"), hosts, strict=True))
         self.client = deployment.client()
 
@@ -58,14 +62,18 @@ class Pool:
         self.until(all_run, f"all of gang {gang} run in state {state}")
         return self.client.gang(gang)
 
-    def until_counted(self, gang, number, processes=2):
+    def until_counted(self, gang, number):
         """Wait until each process has counted up to this number; return the id of the last boot of each."""
 
         def counted():
-            return all(any(n >= number for _, n in self.shared.counted(gang, i)) for i in range(processes))
+            return all(any(n >= number for _, n in self.shared.counted(gang, index)) for index in self.pcpus)
 
         self.until(counted, f"gang {gang} counts up to {number}")
-        return [self.shared.births(gang, index)[-1] for index in range(processes)]
+        return [self.shared.births(gang, index)[-1] for index in self.pcpus]
+
+    def is_placed(self, gang, host, tier):
+        """Return whether process N of a gang is on pCPU N of a host, in this tier, for each N."""
+        return self.places(gang) == {pcpu: (host, tier, (pcpu,)) for pcpu in self.pcpus}
 
     def finished(self, gang):
         detail = self.until_state(gang, *ENDED_GANGS)
@@ -112,12 +120,17 @@ class Pool:
 
 
 @pytest.fixture
-def pool(rabbitmq, mariadb, gang_hosts, shared, fair_guests, tmp_path):
+def pcpus():
+    return PCPUS
+
+
+@pytest.fixture
+def pool(rabbitmq, mariadb, gang_hosts, shared, fair_guests, pcpus, tmp_path):
     own = {
         f"node-{number}": {
             "agent": {
                 "libvirt_uri": host.hypervisor.uri,
-                "gang_processors": "0,1",
+                "gang_processors": ",".join(map(str, pcpus)),
                 "gang_runner": "libvirt",
                 "heartbeat_s": 0.5,
             },
@@ -132,14 +145,14 @@ def pool(rabbitmq, mariadb, gang_hosts, shared, fair_guests, tmp_path):
     with Deployment(
         tmp_path / "pool", rabbitmq.url, mariadb.new_database(), options=options, own=own, launchers=launchers
     ) as made:
-        yield Pool(made, gang_hosts, shared)
+        yield Pool(made, gang_hosts, shared, pcpus)
         for name in made.names:  # pytest shows it if a test failed
             print(f"--- {name}\n{made.last_lines(name)}")
 
 
-def lived_once(pool, gang, born, processes=2):
+def lived_once(pool, gang, born):
     """Assert that each process has booted once, and counted every number once, to the end."""
-    for index in range(processes):
+    for index in pool.pcpus:
         assert pool.shared.births(gang, index) == [born[index]]
         numbers = [number for _, number in pool.shared.counted(gang, index)]
         assert numbers == list(range(1, len(numbers) + 1))
@@ -151,18 +164,16 @@ def states(detail):
 
 
 def moving(pool, count):
-    """Start a gang of two processes behind another one on node-1, and free the foreground of node-2."""
-    goes_on = pool.create(2, 0.3)
+    """Start a gang with a process for each pCPU behind another one on node-1, and free the foreground of node-2."""
+    processes = len(pool.pcpus)
+    goes_on = pool.create(processes, 0.3)
     pool.until_all_run(goes_on, GangState.FOREGROUND)
-    ends = pool.create(2, 0.9)
+    ends = pool.create(processes, 0.9)
     pool.until_all_run(ends, GangState.FOREGROUND)
-    moves = pool.create(2, 0.5, f"count {count} rest 0.3")
+    moves = pool.create(processes, 0.5, f"count {count} rest 0.3")
     detail = pool.until_all_run(moves, GangState.BACKGROUND)
     assert {process.host for process in detail.process_list} == {"node-1"}
-    pool.until(
-        lambda: pool.places(moves) == {0: ("node-1", BEHIND, (0,)), 1: ("node-1", BEHIND, (1,))},
-        "it is behind the first",
-    )
+    pool.until(lambda: pool.is_placed(moves, "node-1", BEHIND), "it is behind the first")
     born = pool.until_counted(moves, 5)
     pool.ask_to_end(ends)
     return goes_on, moves, born
@@ -173,9 +184,7 @@ def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_whe
     goes_on, moves, born = moving(pool, count=120)
     detail = pool.until_all_run(moves, GangState.FOREGROUND)
     assert {process.host for process in detail.process_list} == {"node-2"}
-    pool.until(
-        lambda: pool.places(moves) == {0: ("node-2", FRONT, (0,)), 1: ("node-2", FRONT, (1,))}, "it is in front there"
-    )
+    pool.until(lambda: pool.is_placed(moves, "node-2", FRONT), "it is in front there")
     swaps = pool.create(2, 0.3, "count 80 rest 0.3")
     pool.until_all_run(swaps, GangState.BACKGROUND)
     assert {process.host for process in pool.client.gang(swaps).process_list} == {"node-1"}
@@ -193,6 +202,7 @@ def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_whe
     pool.nothing_is_left()
 
 
+@pytest.mark.parametrize("pcpus", [(0,)])
 def test_agents_that_are_killed_leave_guests_running_and_the_next_ones_restore_tiers_and_end_moves(pool):
     goes_on, moves, born = moving(pool, count=120)
     pool.until_state(moves, GangState.MOVING, GangState.FOREGROUND)
@@ -216,7 +226,7 @@ def test_agents_that_are_killed_leave_guests_running_and_the_next_ones_restore_t
 
 
 def test_a_gang_whose_guest_is_destroyed_from_outside_begins_again_as_a_whole_and_is_never_doubled(pool):
-    gang = pool.create(2, 1.0, "count 50 rest 0.3")
+    gang = pool.create(2, 1.0, "count 30 rest 0.3")
     pool.until_all_run(gang, GangState.FOREGROUND)
     born = pool.until_counted(gang, 3)
     pool.guests(gang)[0].destroy()
@@ -237,6 +247,7 @@ def test_a_gang_whose_guest_is_destroyed_from_outside_begins_again_as_a_whole_an
     pool.nothing_is_left()
 
 
+@pytest.mark.parametrize("pcpus", [(0,)])
 def test_a_gang_that_is_cancelled_on_its_way_leaves_no_guest_and_no_memory(pool):
     goes_on, moves, _ = moving(pool, count=1_000_000)
     pool.until_state(moves, GangState.MOVING, GangState.FOREGROUND)
