@@ -28,7 +28,7 @@ def test_single_tasks_have_it_together():
 
 @pytest.mark.long
 def test_rtm_runs_shorter_on_more_fpgas_and_f11_as_long():
-    problems = {model: made(model, workloads=2000, irregularity=0.1).problem for model in ("rtm", "rtmw", "f11")}
+    problems = {model: made(model, workloads=500, irregularity=0.1).problem for model in ("rtm", "rtmw", "f11")}
 
     def mean_s(model, fpgas):
         problem = problems[model]
