@@ -21,7 +21,7 @@ from playwright.sync_api import (
 CHROMIUM = "/usr/bin/chromium"
 #: Longest wait for an element of a page: a busy machine is slow.
 PATIENCE_MS = 60_000
-#: Chromium drops requests that wait for a connection when an interface of this machine changes, as other tests do.
+#: Error of requests that chromium drops because an interface of this machine has changed; other tests change some.
 DROPPED = "net::ERR_NETWORK_CHANGED"
 #: How often a page is loaded at most.
 LOADS = 5

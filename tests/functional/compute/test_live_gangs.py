@@ -23,12 +23,10 @@ FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 PATIENCE_S = 300.0
 #: The command of a process that computes a little and runs until it is ended.
 FOREVER = "count 1000000 rest 1"
-
-pytestmark = pytest.mark.timeout(1200)
-
-
 #: The pCPUs of each host that are reserved for gangs, if a test does not say otherwise.
 PCPUS = (0, 1)
+
+pytestmark = pytest.mark.timeout(1200)
 
 
 class Pool:
