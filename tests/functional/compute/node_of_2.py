@@ -1,8 +1,8 @@
 """Runs on a compute node whose kernel has version 2 of control groups only: guests of libvirt share its pCPUs.
 
-With systemd, libvirtd already runs, and there are processes of gangs; otherwise libvirtd is started here, as one of
-several hosts of a machine.  A guest is a firmware that computes in an endless loop; a process of a gang is a disk whose
-boot sector counts.  The findings are printed as JSON in one line of the console.
+With systemd, libvirtd already runs; otherwise it is started here, as one of several hosts of a machine.  A guest is a
+firmware that computes in an endless loop; a process of a gang is a disk whose boot sector counts.  The findings are
+printed as JSON in one line of the console.
 """
 
 import contextlib
@@ -136,8 +136,8 @@ class Node:
 class Gangs:
     """Two gangs with one process for each pCPU, led as by an agent, which gives commands and observes processes."""
 
-    def __init__(self, uri, pids):
-        self.pids = pids
+    def __init__(self, uri, pids, pcpus):
+        self.pids, self.pcpus = pids, pcpus
         self.consoles, self.saved, image = (Path("/gangs") / name for name in ("consoles", "saved", "images/default"))
         for directory in (self.consoles, self.saved, image):
             directory.mkdir(parents=True)
@@ -217,10 +217,10 @@ class Gangs:
 
     def find(self):
         """Start two gangs, one behind the other; exchange their tiers; then move the one, and end the other."""
-        runner, nothing = self.runner, [0 for _ in PCPUS]
-        moves, ends = ([Key(gang, index, 1) for index in PCPUS] for gang in map(str, (uuid.uuid4(), uuid.uuid4())))
-        self.launch(moves, FRONT, PCPUS)
-        self.launch(ends, BEHIND, PCPUS)
+        runner, nothing = self.runner, [0 for _ in self.pcpus]
+        moves, ends = ([Key(gang, index, 1) for index in self.pcpus] for gang in map(str, (uuid.uuid4(), uuid.uuid4())))
+        self.launch(moves, FRONT, self.pcpus)
+        self.launch(ends, BEHIND, self.pcpus)
         self.count_on(moves, nothing)
         found = {"launched": [*self.places(moves, ends)], "gang behind": [self.share(moves, ends)]}
         for key, tier in [(key, BEHIND) for key in moves] + [(key, FRONT) for key in ends]:
@@ -241,7 +241,7 @@ class Gangs:
             runner.leave(key)
         found["left"] = [*self.domains()]
         heirs, counted = [Key(key.gang, key.index, 2) for key in moves], self.counted(moves)
-        self.launch(heirs, FRONT, PCPUS[::-1], map(str, moves))
+        self.launch(heirs, FRONT, self.pcpus[::-1], map(str, moves))
         found["moved"] = [*self.places(heirs)]
         self.count_on(heirs, counted)
         for key, memory in zip(heirs, map(str, moves), strict=True):
@@ -252,18 +252,22 @@ class Gangs:
         return found
 
 
+def find(uri, pids):
+    # Without systemd, one process for each gang is enough.
+    return Node(uri, pids).find() | Gangs(uri, pids, PCPUS if SYSTEMD else PCPUS[:1]).find()
+
+
 def main():
     os.nice(-10)  # the measurements of this program need priority
     libvirt.registerErrorHandler(lambda *_: None, None)
     if SYSTEMD:
-        uri, pids = "qemu:///system", Path("/run/libvirt/qemu")
-        found = Node(uri, pids).find() | Gangs(uri, pids).find()
+        found = find("qemu:///system", Path("/run/libvirt/qemu"))
     else:
         # The usual timeouts are meant for a real processor, not for an emulated one.
         server.START_TIMEOUT_S = server.COMMAND_TIMEOUT_S = own_host.COMMAND_TIMEOUT_S = PATIENCE_S
         with Libvirt(Path("/tmp"), "libvirt-2") as host:
             host.restart()
-            found = Node(f"qemu+unix:///system?socket={host.socket}", host.directory / "run" / "qemu").find()
+            found = find(f"qemu+unix:///system?socket={host.socket}", host.directory / "run" / "qemu")
         groups = own_host.CGROUPS / host.own_host.label
         found["host left"] = groups.exists() or host.own_host.control_groups.exists()
     print(f"\nresult: {json.dumps(found)}", flush=True)
