@@ -23,22 +23,20 @@ FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 PATIENCE_S = 300.0
 #: The command of a process that computes a little and runs until it is ended.
 FOREVER = "count 1000000 rest 1"
-#: The pCPUs of each host that are reserved for gangs, if a test does not say otherwise.
-PCPUS = (0, 1)
 
 pytestmark = pytest.mark.timeout(1200)
 
 
 class Pool:
-    """Two hosts; both use the same pCPUs of this machine."""
+    """Two hosts, each with a processor for each process of a gang; both use the same pCPUs of this machine."""
 
-    def __init__(self, deployment, hosts, shared, pcpus):
-        self.deployment, self.shared, self.pcpus = deployment, shared, pcpus
+    def __init__(self, deployment, hosts, shared, processes):
+        self.deployment, self.shared, self.processes = deployment, shared, processes
         self.hosts = dict(zip(("node-1", "node-2"), hosts, strict=True))
         self.client = deployment.client()
 
-    def create(self, processes, usage, command=FOREVER, runtime_s=600.0):
-        return self.client.create_gang(processes, runtime_s, usage, command=command).uuid
+    def create(self, usage, command=FOREVER, runtime_s=600.0):
+        return self.client.create_gang(self.processes, runtime_s, usage, command=command).uuid
 
     def until(self, condition, what):
         def look():
@@ -64,14 +62,14 @@ class Pool:
         """Wait until each process has counted up to this number; return the id of the last boot of each."""
 
         def counted():
-            return all(any(n >= number for _, n in self.shared.counted(gang, index)) for index in self.pcpus)
+            return all(any(n >= number for _, n in self.shared.counted(gang, i)) for i in range(self.processes))
 
         self.until(counted, f"gang {gang} counts up to {number}")
-        return [self.shared.births(gang, index)[-1] for index in self.pcpus]
+        return [self.shared.births(gang, index)[-1] for index in range(self.processes)]
 
     def is_placed(self, gang, host, tier):
-        """Return whether process N of a gang is on pCPU N of a host, in this tier, for each N."""
-        return self.places(gang) == {pcpu: (host, tier, (pcpu,)) for pcpu in self.pcpus}
+        """Return whether each process of a gang is on this host and in this tier, process N on pCPU N."""
+        return self.places(gang) == {index: (host, tier, (index,)) for index in range(self.processes)}
 
     def finished(self, gang):
         detail = self.until_state(gang, *ENDED_GANGS)
@@ -118,17 +116,18 @@ class Pool:
 
 
 @pytest.fixture
-def pcpus():
-    return PCPUS
+def processes():
+    """The number of processes of each gang."""
+    return 2
 
 
 @pytest.fixture
-def pool(rabbitmq, mariadb, gang_hosts, shared, fair_guests, pcpus, tmp_path):
+def pool(rabbitmq, mariadb, gang_hosts, shared, fair_guests, processes, tmp_path):
     own = {
         f"node-{number}": {
             "agent": {
                 "libvirt_uri": host.hypervisor.uri,
-                "gang_processors": ",".join(map(str, pcpus)),
+                "gang_processors": ",".join(map(str, range(processes))),
                 "gang_runner": "libvirt",
                 "heartbeat_s": 0.5,
             },
@@ -143,14 +142,14 @@ def pool(rabbitmq, mariadb, gang_hosts, shared, fair_guests, pcpus, tmp_path):
     with Deployment(
         tmp_path / "pool", rabbitmq.url, mariadb.new_database(), options=options, own=own, launchers=launchers
     ) as made:
-        yield Pool(made, gang_hosts, shared, pcpus)
+        yield Pool(made, gang_hosts, shared, processes)
         for name in made.names:  # pytest shows it if a test failed
             print(f"--- {name}\n{made.last_lines(name)}")
 
 
 def lived_once(pool, gang, born):
     """Assert that each process has booted once, and counted every number once, to the end."""
-    for index in pool.pcpus:
+    for index in range(pool.processes):
         assert pool.shared.births(gang, index) == [born[index]]
         numbers = [number for _, number in pool.shared.counted(gang, index)]
         assert numbers == list(range(1, len(numbers) + 1))
@@ -162,13 +161,12 @@ def states(detail):
 
 
 def moving(pool, count):
-    """Start a gang with a process for each pCPU behind another one on node-1, and free the foreground of node-2."""
-    processes = len(pool.pcpus)
-    goes_on = pool.create(processes, 0.3)
+    """Start a gang behind another one on node-1, and free the foreground of node-2."""
+    goes_on = pool.create(0.3)
     pool.until_all_run(goes_on, GangState.FOREGROUND)
-    ends = pool.create(processes, 0.9)
+    ends = pool.create(0.9)
     pool.until_all_run(ends, GangState.FOREGROUND)
-    moves = pool.create(processes, 0.5, f"count {count} rest 0.3")
+    moves = pool.create(0.5, f"count {count} rest 0.3")
     detail = pool.until_all_run(moves, GangState.BACKGROUND)
     assert {process.host for process in detail.process_list} == {"node-1"}
     pool.until(lambda: pool.is_placed(moves, "node-1", BEHIND), "it is behind the first")
@@ -183,7 +181,7 @@ def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_whe
     detail = pool.until_all_run(moves, GangState.FOREGROUND)
     assert {process.host for process in detail.process_list} == {"node-2"}
     pool.until(lambda: pool.is_placed(moves, "node-2", FRONT), "it is in front there")
-    swaps = pool.create(2, 0.3, "count 80 rest 0.3")
+    swaps = pool.create(0.3, "count 80 rest 0.3")
     pool.until_all_run(swaps, GangState.BACKGROUND)
     assert {process.host for process in pool.client.gang(swaps).process_list} == {"node-1"}
     pool.cancel(goes_on)
@@ -200,7 +198,7 @@ def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_whe
     pool.nothing_is_left()
 
 
-@pytest.mark.parametrize("pcpus", [(0,)])
+@pytest.mark.parametrize("processes", [1])
 def test_agents_that_are_killed_leave_guests_running_and_the_next_ones_restore_tiers_and_end_moves(pool):
     goes_on, moves, born = moving(pool, count=120)
     pool.until_state(moves, GangState.MOVING, GangState.FOREGROUND)
@@ -224,7 +222,7 @@ def test_agents_that_are_killed_leave_guests_running_and_the_next_ones_restore_t
 
 
 def test_a_gang_whose_guest_is_destroyed_from_outside_begins_again_as_a_whole_and_is_never_doubled(pool):
-    gang = pool.create(2, 1.0, "count 30 rest 0.3")
+    gang = pool.create(1.0, "count 30 rest 0.3")
     pool.until_all_run(gang, GangState.FOREGROUND)
     born = pool.until_counted(gang, 3)
     pool.guests(gang)[0].destroy()
@@ -245,7 +243,7 @@ def test_a_gang_whose_guest_is_destroyed_from_outside_begins_again_as_a_whole_an
     pool.nothing_is_left()
 
 
-@pytest.mark.parametrize("pcpus", [(0,)])
+@pytest.mark.parametrize("processes", [1])
 def test_a_gang_that_is_cancelled_on_its_way_leaves_no_guest_and_no_memory(pool):
     goes_on, moves, _ = moving(pool, count=1_000_000)
     pool.until_state(moves, GangState.MOVING, GangState.FOREGROUND)
