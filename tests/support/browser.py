@@ -37,8 +37,8 @@ def running_browser() -> Iterator[Browser]:
         browser.close()
 
 
-def load(page: Page, url: str) -> Response | None:
-    """Load a page, again if chromium drops one of its requests; return the answer to the last request for the page."""
+def load(page: Page, url: str) -> None:
+    """Load a page, again if chromium drops one of its requests."""
     dropped: list[str] = []
 
     def note(request: Request) -> None:
@@ -50,13 +50,13 @@ def load(page: Page, url: str) -> Response | None:
         for number in range(LOADS):
             dropped.clear()
             try:
-                response = page.reload() if number else page.goto(url)
+                page.reload() if number else page.goto(url)
             except Error as error:
                 if DROPPED not in error.message:
                     raise
-                continue
+                dropped.append(url)
             if not dropped:
-                return response
+                return
     finally:
         page.remove_listener("requestfailed", note)
     raise RuntimeError(f"{url}: chromium dropped requests in each of {LOADS} attempts, the last time {dropped}")
