@@ -83,9 +83,10 @@ class Tenant(Terminal):
 
     @cached_property
     def api(self):
-        """The pool's REST API, for any client."""
+        """The pool's REST API, for any client; requests that come too soon after others are repeated."""
         session = openstack.connect(load_envvars=False, load_yaml_config=False, **self._login).session
-        return Adapter(session, service_type=SERVICE_TYPE, region_name=self._login["region_name"])
+        again = {"retriable_status_codes": [429], "status_code_retries": 5, "status_code_retry_delay": 1.0}
+        return Adapter(session, service_type=SERVICE_TYPE, region_name=self._login["region_name"], **again)
 
     def make(self, what, *words):
         """Create an object that is deleted at the end; return it."""

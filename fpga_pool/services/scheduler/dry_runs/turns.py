@@ -9,7 +9,7 @@ from fpga_pool.model.exceptions import TooManyRequests
 
 #: After a dry run that takes no longer, its project need not wait for the next one.
 SHORT_S = 0.05
-#: How long a dry run waits for that of another project.
+#: How long a dry run waits for the end of its project's pause and for the dry run of another project, together.
 PATIENCE_S = 1.0
 
 
@@ -20,9 +20,14 @@ class DryRuns:
     dry runs.
     """
 
-    def __init__(self, timer: Callable[[], float] = time.monotonic, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        timer: Callable[[], float] = time.monotonic,
+        patience_s: float = PATIENCE_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.timer = timer
-        self._patience_s = patience_s
+        self._patience_s, self._sleep = patience_s, sleep
         self._busy, self._lock = threading.Lock(), threading.Lock()
         #: Guarded by the lock: projects with a running or waiting dry run, and until when each project must pause.
         self._present: set[str] = set()
@@ -30,10 +35,15 @@ class DryRuns:
 
     @contextmanager
     def turn(self, project_id: str) -> Iterator[None]:
-        """Admit a dry run; raise TooManyRequests if others take too long, or the project must pause after its last."""
-        self._enter(project_id)
+        """Admit a dry run; raise TooManyRequests if it would wait longer than the patience, or its project has another.
+
+        It waits for the dry runs of others, and until its project may have the next one after its last.
+        """
+        pause_s = self._enter(project_id)
         try:
-            if not self._busy.acquire(timeout=self._patience_s):
+            if pause_s > 0.0:
+                self._sleep(pause_s)
+            if not self._busy.acquire(timeout=self._patience_s - pause_s):
                 raise _busy()
             try:
                 began_s = self.timer()
@@ -47,18 +57,21 @@ class DryRuns:
             with self._lock:
                 self._present.remove(project_id)
 
-    def _enter(self, project_id: str) -> None:
+    def _enter(self, project_id: str) -> float:
+        """Note that a project has a dry run; return for how many seconds it must pause before."""
         with self._lock:
             now_s = self.timer()
             self._waits_until = {name: until for name, until in self._waits_until.items() if until > now_s}
-            if (until_s := self._waits_until.get(project_id)) is not None:
+            pause_s = self._waits_until.get(project_id, now_s) - now_s
+            if pause_s > self._patience_s:
                 raise TooManyRequests(
                     f"the last dry run of project {project_id} took a while: the next one is possible in "
-                    f"{until_s - now_s:.2f} s"
+                    f"{pause_s:.2f} s"
                 )
             if project_id in self._present:
                 raise _busy()
             self._present.add(project_id)
+            return pause_s
 
     def _note(self, project_id: str, began_s: float, ended_s: float) -> None:
         if ended_s - began_s > SHORT_S:
