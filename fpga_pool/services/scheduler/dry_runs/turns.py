@@ -35,9 +35,9 @@ class DryRuns:
 
     @contextmanager
     def turn(self, project_id: str) -> Iterator[None]:
-        """Admit a dry run; raise TooManyRequests if it would wait longer than the patience, or its project has another.
+        """Admit a dry run after its project's pause and the dry runs of others.
 
-        It waits for the dry runs of others, and until its project may have the next one after its last.
+        Raises TooManyRequests if that would take longer than the patience, or if the project has another dry run.
         """
         pause_s = self._enter(project_id)
         try:
@@ -58,7 +58,7 @@ class DryRuns:
                 self._present.remove(project_id)
 
     def _enter(self, project_id: str) -> float:
-        """Note that a project has a dry run; return for how many seconds it must pause before."""
+        """Record that a project has a dry run; return how long it must pause first, in seconds."""
         with self._lock:
             now_s = self.timer()
             self._waits_until = {name: until for name, until in self._waits_until.items() if until > now_s}
