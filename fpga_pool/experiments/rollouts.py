@@ -188,9 +188,10 @@ class Stack:
     perfect: bool = False
 
 
-#: The stacks by name; all share accelerators and have memory admission.
+#: The stacks by name; all share accelerators and have memory admission, and all but one calibrate estimates.
 STACKS: Mapping[str, Stack] = {
     "ect": Stack(policy="ect", values=_CALIBRATED),
+    "ect_uncalibrated": Stack(policy="ect"),
     "ect_open": Stack(policy="ect_open", values=_CALIBRATED),
     "jsq": Stack(policy="jsq", values=_CALIBRATED),
     "pats": Stack(policy="pats", values=_CALIBRATED),

@@ -276,9 +276,15 @@ class Learned(Ect):
 
 
 def others_s(view: ClusterView, nodes: NDArray[np.int64]) -> Floats:
-    """Return how long the task occupies all units of a class on each of `nodes`, (N,): the longer of both classes."""
-    occupied: Floats = (view.task.work_s[view.kind[nodes]] / np.maximum(view.units[nodes], 1)).max(axis=1)
-    return occupied
+    """Return how long other tasks would wait for this one on each of `nodes`, (N,): the longer of both classes.
+
+    That is how long the task occupies all units of the class, times the share of the units of all `nodes` that are
+    busy: on idle ones, nobody waits.
+    """
+    units = view.units[nodes]
+    busy = view.busy[nodes].sum(axis=0) / np.maximum(units.sum(axis=0), 1)
+    delay: Floats = (busy * view.task.work_s[view.kind[nodes]] / np.maximum(units, 1)).max(axis=1)
+    return delay
 
 
 def scores(

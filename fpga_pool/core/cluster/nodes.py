@@ -128,6 +128,8 @@ LEAST_GAIN = 0.2
 LEAST_GAIN_ALONE = 0.35
 #: The most urgent subtask that gains at least this share of the greatest gain is chosen.
 TOLERANCE = 0.8
+#: Cores take the most urgent subtask whose speedup on an accelerator is at most this multiple of the least one.
+SIMILAR = 1.5
 #: A subtask may be overtaken only by subtasks that are due at most this many seconds later.
 PATIENCE_S = 30.0
 #: Tolerance for rounding in sums of memory.
@@ -137,9 +139,9 @@ _ROUNDING = 1 + 1e-12
 class SlowdownUnit:
     """Keeps subtasks waiting until a unit has a place, and gives it the most urgent one that suits what it executes.
 
-    The gain of a subtask is what it adds to the sum of the rates of all subtasks on the unit.  The cores also take the
-    most urgent subtask, but one that an accelerator can execute only if it completes earlier on a core than behind the
-    accelerators' work.
+    The gain of a subtask is what it adds to the sum of the rates of all subtasks on the unit.  The cores take the
+    most urgent one of those that accelerators would speed up least, and only if it completes earlier on a core than
+    behind the accelerators' work.
     """
 
     def __init__(self, *, corun: bool, admission: bool) -> None:
@@ -162,7 +164,8 @@ class SlowdownUnit:
             return None
         able = self._startable(view, unit, able)
         if unit.kind == CPU:
-            return able[0] if able else None
+            limit = max(SIMILAR * min((each.speedup for each in able), default=0.0), 1.0)
+            return next((each for each in able if each.speedup <= limit), None)
         running = [each.type for each in unit.running]
         if running and _idle_core(view):
             able = [each for each in able if self._together_s(each, running) < each.estimate_s[CPU]]

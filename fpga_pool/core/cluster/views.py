@@ -13,8 +13,10 @@ from fpga_pool.core.types import Floats, Ints
 
 #: Classes of units.
 CPU, ACCELERATOR = 0, 1
-#: A task is due when it has been in the cluster for this multiple of its longest chain.
-STRETCH = 1.5
+#: A task is due when it has been in the cluster for this multiple of its longest chain, or of the usual one if shorter.
+STRETCH = 2.0
+#: Weight of the latest task in the usual length of the longest chain.
+_WEIGHT = 0.05
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -35,7 +37,7 @@ class Subtask:
     input_mb: float = 0.0
     #: (metric, value) of its profiling runs, if the node policy is `Profiling`.
     measured: tuple[tuple[int, float], ...] = ()
-    #: Virtual deadline of its task (`due_s`): earlier is more urgent.
+    #: Virtual deadline of its task (`Deadlines`): earlier is more urgent.
     due_s: float = 0.0
 
     @property
@@ -134,6 +136,15 @@ class ClusterView:
         return np.flatnonzero(self.present & np.isfinite(self.task.path_s[self.kind]))
 
 
-def due_s(arrival_s: float, path_s: float) -> float:
-    """Return the virtual deadline of a task with a longest chain of `path_s`; long tasks can wait longer."""
-    return arrival_s + STRETCH * path_s
+@dataclass(slots=True)
+class Deadlines:
+    """Virtual deadlines of tasks: short tasks come before long ones, which wait no longer for that than usual ones."""
+
+    _usual_s: float | None = None
+
+    def due_s(self, arrival_s: float, path_s: float) -> float:
+        """Return the deadline of the next task that is placed; its longest chain takes `path_s`."""
+        if self._usual_s is None:
+            self._usual_s = path_s
+        self._usual_s += _WEIGHT * (path_s - self._usual_s)
+        return arrival_s + STRETCH * min(path_s, self._usual_s)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fpga_pool.core.cluster.nodes import ObservingNodePolicy
-from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, TaskView, due_s
+from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, Deadlines, TaskView
 from fpga_pool.core.policy import ClusterPolicy, Following, Learning, Profiling
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.sim.cluster.node import Calibration, Interference, Node, Profiler, Work
@@ -99,6 +99,7 @@ class Simulation:
         interference = Interference(world)
         self._nodes = [Node(i, kind, world, node_policy, interference) for i, kind in enumerate(self._kinds)]
         tables = [world.nodes[kind] for kind in self._kinds]
+        self._deadlines = Deadlines()
         self._member = [table.present for table in tables]
         self._up = [True] * len(tables)
         kinds = len(world.nodes)
@@ -198,7 +199,7 @@ class Simulation:
         task.true_s = (workload.true.seconds(task.pipeline.types, input_mb)[:, kind] * noise[:, None]).tolist()
         task.missing = [len(before) for before in task.pipeline.before]
         task.unfinished = len(task.missing)
-        task.due_s = due_s(float(workload.arrival_s[number]), float(self.view.task.path_s[kind]))
+        task.due_s = self._deadlines.due_s(float(workload.arrival_s[number]), float(self.view.task.path_s[kind]))
         self._placements[number] += 1
         view = self.view
         view.tasks[chosen] += 1

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.cluster.nodes import SlowdownUnit
-from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
+from fpga_pool.core.cluster.views import ACCELERATOR, CPU, STRETCH, Deadlines, NodeView, Subtask, Unit
 
 RNG = np.random.default_rng(0)
 
@@ -87,6 +87,31 @@ def test_a_core_leaves_to_an_accelerator_what_completes_there_earlier():
     assert policy.pick(view, view.units[CPU]) is second
     view = node(ready=[first, second], accelerators=2)
     assert policy.pick(view, view.units[CPU]) is None
+
+
+def test_a_core_takes_what_an_accelerator_would_speed_up_least():
+    policy = SlowdownUnit(corun=True, admission=True)
+    urgent, similar, slower, late = (
+        subtask(number, 1, cpu_s=cpu_s, accelerator_s=10.0, due_s=due_s)
+        for number, cpu_s, due_s in ((1, 80.0, 1), (2, 29.0, 2), (3, 20.0, 3), (4, 10.0, 90))
+    )
+    view = node(running=[subtask(0, 0, accelerator_s=500.0)], ready=[urgent, slower, similar, late])
+    assert policy.pick(view, view.units[CPU]) is similar
+    view.ready.remove(similar)
+    assert policy.pick(view, view.units[CPU]) is slower
+    view.ready.remove(slower)
+    assert policy.pick(view, view.units[CPU]) is urgent
+    view.ready[:] = [urgent, subtask(5, 1, cpu_s=200.0, accelerator_s=np.inf)]
+    assert policy.pick(view, view.units[CPU]) is view.ready[1]
+
+
+def test_long_tasks_are_due_as_early_as_usual_ones():
+    deadlines = Deadlines()
+    assert deadlines.due_s(5.0, 10.0) == 5 + STRETCH * 10
+    # The usual chain follows slowly.
+    assert deadlines.due_s(5.0, 30.0) == 5 + STRETCH * 11
+    assert deadlines.due_s(5.0, 4.0) == 5 + STRETCH * 4
+    assert max(deadlines.due_s(0.0, 30.0) for _ in range(200)) == pytest.approx(STRETCH * 30, rel=0.01)
 
 
 def test_an_accelerator_in_use_leaves_to_an_idle_core_what_completes_there_earlier():

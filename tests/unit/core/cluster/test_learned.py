@@ -104,8 +104,10 @@ def test_waits_for_memory_and_for_what_is_urgent_count_and_so_does_the_work_that
     assert learned._cost(there, np.arange(2), 0.0, RNG).tolist() == [50.0, 27.5]
     there.backlog_gb_s[0] = 0.0
     there.task.path_s[1], there.task.work_s[1] = 19.0, 16.0
-    # On node 0 it completes 1 s later, but occupies 4 units for 2 s less.
-    assert learned.decide(there, None, 0.0, RNG) == 0
+    # On node 0 it completes 1 s later, but occupies 4 units for 2 s less; others wait if units are busy.
+    for busy, chosen in ((0.0, 1), (1.0, 1), (3.0, 0), (4.0, 0)):
+        there.busy[:] = busy
+        assert learned.decide(there, None, 0.0, RNG) == chosen
     there.task.path_s[1] = 17.0
     assert learned.decide(there, None, 0.0, RNG) == 1
 
