@@ -273,9 +273,9 @@ def test_the_schedule_shows_since_when_each_input_was_really_sent(browser, tmp_p
             for name in ("left", "right"):
                 job = jobs[name]
                 assert job.dispatched_at < job.transfer_began_at < job.staged_at
-                told = re.compile(r", input transferred ([\d.]+) s to ([\d.]+) s")
-                expect(mark[name]).to_have_accessible_name(told)
-                shown = told.search(mark[name].get_attribute("aria-label"))
+                sent = re.compile(r", input transferred ([\d.]+) s to ([\d.]+) s")
+                expect(mark[name]).to_have_accessible_name(sent)
+                shown = sent.search(mark[name].get_attribute("aria-label"))
                 # Hundredths or, from 10 s on, tenths of a second; JavaScript's times have no fractions of milliseconds.
                 happened = [at - job.dispatched_at for at in (job.transfer_began_at, job.staged_at)]
                 assert [float(text) for text in shown.groups()] == pytest.approx(happened, abs=0.06)

@@ -128,7 +128,7 @@ LEAST_GAIN = 0.2
 LEAST_GAIN_ALONE = 0.35
 #: The most urgent subtask that gains at least this share of the greatest gain is chosen.
 TOLERANCE = 0.8
-#: Cores take the most urgent subtask whose speedup on an accelerator is at most this multiple of the least one.
+#: Cores take the most urgent subtask whose speedup on an accelerator is at most 1, or this multiple of the least one.
 SIMILAR = 1.5
 #: A subtask may be overtaken only by subtasks that are due at most this many seconds later.
 PATIENCE_S = 30.0

@@ -138,8 +138,9 @@ class ClusterView:
 
 @dataclass(slots=True)
 class Deadlines:
-    """Virtual deadlines of tasks: short tasks come before long ones, which wait no longer for that than usual ones."""
+    """Virtual deadlines of tasks: the longer its chain, the later a task is due, up to the usual length."""
 
+    #: Mean length of the chains of the latest tasks; None before the first one.
     _usual_s: float | None = None
 
     def due_s(self, arrival_s: float, path_s: float) -> float:
