@@ -18,6 +18,7 @@ from fpga_pool.model.messages.requests import (
     EventPage,
     FunctionInfo,
     GangDetail,
+    HeartbeatAnswer,
     JobChanges,
     JobDetail,
     Page,
@@ -213,8 +214,8 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
     def claim(self, host: str, agent_id: str) -> None:
         """Ask to represent a host; raise HostTaken if another agent does."""
 
-    def heartbeat(self, heartbeat: Heartbeat) -> float:
-        """Report the full observed state of a host; return the pool's time in UTC seconds."""
+    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        """Report the full observed state of a host."""
 
     def report(self, host: str, agent_id: str, reports: Sequence[tuple[int, Report]]) -> None:
         """Send reports in order, each with its number; they are committed when this returns."""

@@ -129,7 +129,7 @@ class StandalonePool:
         self._serve(SCHEDULER_TOPIC, NAME, [SchedulerEndpoint(self.scheduler)], gate, self.scheduler.refusals)
         if self._publisher is not None:
             self._publisher.start()
-        self.scheduler.start()
+        self.scheduler.start(prepares=False)  # they are most of the memory of such a process
         for agent in self.agents:
             endpoints = [AgentEndpoint(agent), self._library]
             self._serve(AGENT_TOPIC, agent.settings.host, endpoints, self._agent_gate, agent.refusals)
@@ -137,7 +137,6 @@ class StandalonePool:
             agent.beat()  # even if the first heartbeat failed, the pool knows the host now
         if self._guests is not None:
             self._guests.start()
-        self.scheduler.wait_prepared()
 
     def stop(self) -> None:
         """Stop gracefully: running jobs complete, their reports are accepted, and the database is closed."""

@@ -36,12 +36,14 @@ class Loop:
     """Calls `step` until stopped; a step returns True to be called again immediately.
 
     Otherwise the next step follows after `interval_s`, or later if steps would take more than a `share` of a processor.
-    `wake` ends this wait.
+    `wake` ends this wait.  An interval that depends on what the step has found is a function.
     """
 
-    def __init__(self, name: str, step: Callable[[], bool], interval_s: float, share: float = math.inf) -> None:
+    def __init__(
+        self, name: str, step: Callable[[], bool], interval_s: float | Callable[[], float], share: float = math.inf
+    ) -> None:
         self._step = step
-        self._interval_s = interval_s
+        self._interval_s = interval_s if callable(interval_s) else lambda: interval_s
         self._share = share
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -81,7 +83,7 @@ class Loop:
             else:
                 pause_s = FIRST_PAUSE_S
                 if not again:
-                    self._wake.wait(max(self._interval_s, (time.thread_time() - began_s) / self._share))
+                    self._wake.wait(max(self._interval_s(), (time.thread_time() - began_s) / self._share))
                 continue
             self._stop.wait(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)

@@ -3,20 +3,33 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Result, Select, bindparam, exists, or_, select, union_all
+from sqlalchemy import Column, ColumnElement, Result, Select, bindparam, exists, func, or_, select, union_all
 
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.messages.requests import EventPage, Page
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
 from fpga_pool.model.objects.history import last_event_at
 from fpga_pool.model.objects.hosts import Server
-from fpga_pool.model.objects.pool import Batch, Host, Job, Run
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, Batch, Host, Job, JobState, Run
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
 from fpga_pool.model.transaction import PendingBatch
 from fpga_pool.store import statements
 from fpga_pool.store.statements import all_of, beyond, scoped
-from fpga_pool.store.tables import GANGS, JOBS, MIGRATIONS, PLACES, PROCESSES, PROCESSORS, RUNS, TASKS, called, table
+from fpga_pool.store.tables import (
+    COMMANDS,
+    GANGS,
+    JOBS,
+    MIGRATIONS,
+    PLACES,
+    PROCESSES,
+    PROCESSORS,
+    RUNS,
+    TASKS,
+    called,
+    table,
+)
 
 ValueT = TypeVar("ValueT")
 
@@ -34,6 +47,15 @@ _OPEN_TASKS = scoped(
     .where(TASKS.c.state.in_(frozenset(TaskState) - ENDED_TASKS))
     .order_by(TASKS.c.created_at, TASKS.c.uuid),
     TASKS.c.shard,
+)
+#: Whether a shard has jobs that wait or run, open gangs or tasks, or commands to deliver.
+_HAS_OPEN_WORK = select(
+    or_(
+        exists().where(JOBS.c.state.in_({JobState.PENDING, *ACTIVE_JOBS}), JOBS.c.shard == bindparam("scope")),
+        exists().where(GANGS.c.state.in_(frozenset(GangState) - ENDED_GANGS), GANGS.c.shard == bindparam("scope")),
+        exists().where(TASKS.c.state.in_(frozenset(TaskState) - ENDED_TASKS), TASKS.c.shard == bindparam("scope")),
+        exists().where(COMMANDS.c.shard == bindparam("scope")),
+    )
 )
 #: The last `most` completed gangs of `user`, newest first.
 _DONE_GANGS = (
@@ -158,6 +180,10 @@ class FamilyReads:
     def open_tasks(self: _Asks) -> Sequence[Task]:
         return self._all(Task, _OPEN_TASKS)
 
+    def has_open_work(self: _Asks) -> bool:
+        """Return whether the shard has work that has not ended, or commands that agents have not acknowledged."""
+        return bool(self._execute(_HAS_OPEN_WORK, Job, Gang, Task, Command).scalar())
+
     def runs(self: _Asks, function: str, *, newest: int) -> dict[str, Runs]:
         """Return the newest runs of a function by board, newest first."""
         boards = self._execute(select(RUNS.c.board).where(RUNS.c.function == function).distinct(), Run).scalars()
@@ -167,6 +193,11 @@ class FamilyReads:
             sizes, seconds, ends, slots = zip(*rows, strict=True) if rows else ((),) * 4
             found[board] = Runs(ints(sizes), floats(seconds), floats(ends), [slot or "" for slot in slots])
         return found
+
+    def last_run_at(self: _Asks) -> float | None:
+        """Return when the newest run of any function ended."""
+        at: float | None = self._execute(select(func.max(RUNS.c.finished_at)), Run).scalar()
+        return at
 
     def page(self: _Asks, cls: type[ValueT], page: Page) -> list[ValueT]:
         """Return a page of the objects of a class, by creation time, or by name if the class has no creation time.

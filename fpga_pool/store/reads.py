@@ -40,8 +40,6 @@ from fpga_pool.store.tables import (
     LEASES,
     PLACES,
     RUNS,
-    SCHEDULERS,
-    SHARDS,
     SLOTS,
     called,
     from_columns,
@@ -113,20 +111,24 @@ class Reads(FamilyReads):
 
     def shards(self) -> Sequence[Shard]:
         """Return all shards, by name."""
-        return self._all(Shard, statements.all_of(Shard).order_by(SHARDS.c.name))
+        return self._all(Shard, statements.ALL_SHARDS)
 
     def schedulers(self) -> Sequence[Scheduler]:
         """Return all schedulers ever registered, by name."""
-        return self._all(Scheduler, statements.all_of(Scheduler).order_by(SCHEDULERS.c.name))
+        return self._all(Scheduler, statements.ALL_SCHEDULERS)
 
     def api_processes(self) -> Sequence[ApiProcess]:
         """Return the known processes of the API, by name."""
         return self._all(ApiProcess, statements.all_of(ApiProcess).order_by(API_PROCESSES.c.name))
 
-    def beats(self) -> dict[str, tuple[str, int, int]]:
-        """Return agent, number of starts and last heartbeat of every living host of the shard, by name."""
-        alive = self._execute(statements.LIVING_HOSTS, Host)
-        return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in alive}
+    def living_hosts(self) -> tuple[dict[str, tuple[str, int, int]], list[str]]:
+        """Return agent, number of starts and last heartbeat of every living host of the shard, by name.
+
+        The second value names those hosts whose agents no longer have an accepted key.
+        """
+        found = self._execute(statements.LIVING_HOSTS, Host).all()
+        beats = {name: (agent_id, boot, beat) for name, agent_id, boot, beat, _ in found}
+        return beats, [name for name, *_, is_enrolled in found if not is_enrolled]
 
     def lost_hosts(self) -> set[str]:
         """Return the lost hosts of all shards."""
@@ -135,10 +137,6 @@ class Reads(FamilyReads):
     def unconfirmed_hosts(self) -> set[str]:
         """Return the enrolled hosts whose data address is not known yet: their next heartbeat sets it."""
         return set(self._execute(statements.UNCONFIRMED_HOSTS).scalars())
-
-    def excluded_hosts(self) -> list[str]:
-        """Return the living hosts of the shard whose agents no longer have an accepted key."""
-        return list(self._execute(statements.EXCLUDED_HOSTS, Host).scalars())
 
     def enrolment(self, host: str) -> Enrolment | None:
         """Return the enrolment of a host, or None."""

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.bitstreams import Design
 from fpga_pool.model.objects.hosts import Server
-from fpga_pool.model.objects.pool import ACTIVE_JOBS, NEVER, Host, Job, JobState, Lease, Slot
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, NEVER, Host, Job, JobState, Lease, Scheduler, Shard, Slot
 from fpga_pool.store.tables import (
     BATCHES,
     COMMANDS,
@@ -41,6 +41,7 @@ from fpga_pool.store.tables import (
     JOBS,
     LEASES,
     PLACES,
+    SCHEDULERS,
     SERVERS,
     SHARDS,
     SLOTS,
@@ -242,19 +243,19 @@ NEWEST_JOBS = scoped(
 
 # ---- Hosts, slots and leases
 
-#: All hosts, by name; name, agent, number of starts and last heartbeat of living hosts.
+#: All shards, and all schedulers, by name.
+ALL_SHARDS = all_of(Shard).order_by(SHARDS.c.name)
+ALL_SCHEDULERS = all_of(Scheduler).order_by(SCHEDULERS.c.name)
+#: All hosts, by name; name, agent, number of starts and last heartbeat of living hosts, and whether their agents still
+#: have an accepted key.
 ALL_HOSTS = all_of(Host).order_by(HOSTS.c.name)
+_IS_ENROLLED = exists().where(ENROLMENTS.c.host == HOSTS.c.name, ENROLMENTS.c.key != "")
 LIVING_HOSTS = scoped(
-    select(HOSTS.c.name, HOSTS.c.agent_id, HOSTS.c.boot, HOSTS.c.beat).where(HOSTS.c.alive), HOSTS.c.shard
-)
-#: Names of lost hosts; names of living hosts whose agents no longer have an accepted key.
-LOST_HOSTS = select(HOSTS.c.name).where(~HOSTS.c.alive)
-EXCLUDED_HOSTS = scoped(
-    select(HOSTS.c.name).where(
-        HOSTS.c.alive, ~exists().where(ENROLMENTS.c.host == HOSTS.c.name, ENROLMENTS.c.key != "")
-    ),
+    select(HOSTS.c.name, HOSTS.c.agent_id, HOSTS.c.boot, HOSTS.c.beat, _IS_ENROLLED).where(HOSTS.c.alive),
     HOSTS.c.shard,
 )
+#: Names of lost hosts.
+LOST_HOSTS = select(HOSTS.c.name).where(~HOSTS.c.alive)
 #: Enrolled hosts whose address and provider have not been set by a heartbeat yet.
 UNCONFIRMED_HOSTS = select(ENROLMENTS.c.host).where(ENROLMENTS.c.key != "", ENROLMENTS.c.data_address == "")
 #: Numbers of slots by board and kind; all slots, and those of `host`, by name.

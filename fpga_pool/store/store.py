@@ -264,13 +264,12 @@ class Store:
             connection.execute(update(SHARDS).where(SHARDS.c.name == name).values(to_columns(taken)))
             return taken
 
-    def renew_shard(self, shard: Shard, now_s: float) -> Shard:
+    def renew_shard(self, shard: Shard, now_s: float) -> None:
         """Record that the owner of a shard lives; raises StaleEpoch if it has lost the shard."""
         with self._writing() as connection:
             owned = {"of_shard": shard.name, "of_owner": shard.owner, "of_epoch": shard.epoch, "now": now_s}
             if not connection.execute(SHARD_RENEWAL, owned).rowcount:
                 raise _stale(shard.name, shard.owner, shard.epoch)
-            return Reads(connection, "").shard_named(shard.name)
 
     def release_shard(self, shard: Shard) -> None:
         """Release the shard for another owner; no effect if it has been lost already."""

@@ -139,6 +139,13 @@ class Reception(connections.ConnectionManager):
         with self._lock:
             self._open.discard(conn)
 
+    def stop(self) -> None:
+        """Let the receiving thread end; waiting connections stay open until `close`."""
+        self._stop_requested = True
+        with suppress(OSError):
+            self._waker.send(b"\0")
+        super().stop()
+
     def close(self) -> None:
         """Close all waiting connections and stop receiving."""
         with self._lock:

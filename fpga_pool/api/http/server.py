@@ -22,8 +22,8 @@ DEFAULT_PORT = 9511
 #: More than the requests that may wait for changes (`rates`), so that some threads remain for others.
 _THREADS = 32
 _BACKLOG = 128
-#: Interval in which the accepting thread checks whether to end, in seconds.
-_TICK_S = 0.1
+#: Interval in which the accepting thread checks whether connections are overdue, in seconds.
+_TICK_S = 1.0
 
 
 def is_loopback(host: str) -> bool:
@@ -80,8 +80,8 @@ class _Server(wsgi.Server):
 class HttpServer:
     """Serves a WSGI application; `start` and `stop` are called once each.
 
-    `name` is used in the log, `port_option` in errors. `threads` is the number of worker threads. The server checks
-    every `tick_s` whether to end. With `tls` it serves https.
+    `name` is used in the log, `port_option` in errors. `threads` is the number of worker threads. Every
+    `tick_s`, the server ends connections that are overdue. With `tls` it serves https.
     """
 
     def __init__(

@@ -33,6 +33,8 @@ from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.services.embedded import StandalonePool
 
 PROGRAM = "fpga-pool-standalone"
+#: Default of [scheduler] host_timeout_s: hosts that are threads of the same process rarely have to show that they live.
+HOST_TIMEOUT_S = 30.0
 
 CLI_OPTS = [
     cfg.StrOpt("state-dir", help="Directory of all persistent state ([standalone] state_dir)."),
@@ -85,6 +87,7 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     register_opts(conf)
     conf.register_cli_opts(CLI_OPTS)
+    conf.set_default("host_timeout_s", HOST_TIMEOUT_S, "scheduler")
     log.register_options(conf)
     report_options.set_defaults(conf)
     read_files(conf, PROGRAM, argv, DESCRIPTIONS[PROGRAM])

@@ -103,6 +103,15 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    """The answer to a heartbeat: the pool's time in UTC seconds, and how soon the next one has to follow."""
+
+    at: float
+    #: Seconds within which another heartbeat has to arrive, even if it says nothing new.
+    due_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTicket:
     """A permission for an agent to read a result that is the input, or a part of it, of a job on its host."""
 

@@ -42,8 +42,8 @@ from fpga_pool.services.clock import Clock
 
 LOG = logging.getLogger(__name__)
 
-#: Interval of the search for unknown guests and saved memories on a host without processes.
-IDLE_POLL_S = 600.0
+#: Interval of checks of processes; interval of the search for unknown guests and saved memories on a host without any.
+POLL_S, IDLE_POLL_S = 0.2, 600.0
 
 
 class Processes:
@@ -85,8 +85,7 @@ class Processes:
 
     def observed_processors(self) -> tuple[ObservedProcessor, ...]:
         """Return the processors that this host provides for gangs, and others that gangs still occupy."""
-        names = (*self._state.processors, *self._state.withdrawn)
-        return self._state.observed_processors({name: self._journal.fence(name) for name in names})
+        return self._state.observed_processors(self._journal.fences())
 
     def observed(self) -> tuple[ObservedProcess, ...]:
         """Return all processes held, with their last observed progress."""
@@ -100,6 +99,10 @@ class Processes:
             (outcome,) = [instruction.outcome for instruction in instructions if isinstance(instruction, Answer)]
             self._left += [instruction for instruction in instructions if not isinstance(instruction, Answer | Record)]
             return outcome
+
+    def pause_s(self) -> float:
+        """Return the seconds until the next step, unless a command is executed before."""
+        return POLL_S if self._state.held else max(POLL_S, self._next_poll_s - self._steady())
 
     def step(self) -> bool:
         """Reconcile the observed processes with the desired ones; return whether something has changed."""

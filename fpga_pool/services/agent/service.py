@@ -20,13 +20,12 @@ from fpga_pool.model.agent.coalescing import coalesced
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, NotEnrolled, StorageFull, Unauthenticated
-from fpga_pool.model.fields import short_reason
 from fpga_pool.model.messages import agents as messages
 from fpga_pool.model.messages.agents import Command, Heartbeat, ObservedSlot, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.model.messages.requests import SourceTicket
 from fpga_pool.model.objects.links import SlotLinks
 from fpga_pool.model.objects.pool import SlotState
-from fpga_pool.model.values import shared
+from fpga_pool.model.values import changed, shared
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.agent.designs import Designs
@@ -37,7 +36,6 @@ from fpga_pool.services.agent.outcomes import note_outcomes
 from fpga_pool.services.agent.processes import Processes
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.shaper import FlowShaper
-from fpga_pool.services.agent.shaper import key as flow_key
 from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.services.agent.slot_worker import SlotWorker, moved_bytes, remove_scratch
 from fpga_pool.services.agent.streams import Streams
@@ -49,8 +47,8 @@ LOG = logging.getLogger(__name__)
 
 #: Interval at which running jobs are checked for stop requests and for their time limits.
 WATCH_S = 0.2
-#: Interval of checks of gang processes, and of loops that are woken when there is work.
-POLL_S, IDLE_S = 0.2, 30.0
+#: Interval of loops that are woken when there is work.
+IDLE_S = 30.0
 #: Largest number of reports in one call.
 REPORTS = 600
 #: Events within the first time are recorded, or reported, together. A call that takes longer is followed by a pause of
@@ -139,15 +137,22 @@ class AgentService:
         self.jobs.stop = lambda slot, job, attempt: self.slots[slot].stop(job, attempt)
         #: A heartbeat with no unsent reports must not be overtaken by a later report.
         self._heartbeat_first = threading.Lock()
-        self._reporting = Loop(f"report-{settings.host}", self._report, settings.heartbeat_s)
-        self._beating = Loop(f"beat-{settings.host}", self._beat, settings.heartbeat_s)
+        #: Whether the scheduler has not accepted the last reports.
+        self._repeats = False
+        self._reporting = Loop(
+            f"report-{settings.host}", self._report, lambda: settings.heartbeat_s if self._repeats else IDLE_S
+        )
+        self._beating = Loop(f"beat-{settings.host}", self._beat, self._beat_pause_s)
         #: Called with True when this agent becomes the one that represents its host, with False when another one does.
         self.on_speaking: Callable[[bool], object] = lambda _: None
         self._speaks = False
         #: Returns the virtual machines of this host that may be requesters.
         self.servers: Callable[[], tuple[messages.ObservedServer, ...] | None] = tuple
-        #: Time of the last accepted heartbeat, by the monotonic clock.
+        #: Content of the last heartbeat, if it was accepted, without what changes in each of them.
+        self._accepted: Heartbeat | None = None
+        #: When a heartbeat was accepted last, by the monotonic clock, and in how many seconds the next one is due.
         self._accepted_s = time.monotonic()
+        self._due_s = 0.0
         self.jobs.on_report = self._reporting.wake
         self._ganging = self._gang_loop()
         self._call_took_s = 0.0
@@ -158,7 +163,7 @@ class AgentService:
         if self.processes is None:
             return None
         self.processes.on_report = self._reporting.wake
-        return Loop(f"gangs-{self.settings.host}", self.processes.step, POLL_S)
+        return Loop(f"gangs-{self.settings.host}", self.processes.step, self.processes.pause_s)
 
     def start(self) -> None:
         """Restore the state from the journal, open the data port and start the threads."""
@@ -169,12 +174,9 @@ class AgentService:
         self._beat()  # sets the clock to pool time before anything else happens here, if a scheduler answers
         for worker in self.slots.values():
             worker.start()
-        self._recording.start()
-        self._watching.start()
-        self._reporting.start()
-        self._beating.start()
-        if self._ganging is not None:
-            self._ganging.start()
+        for loop in (self._recording, self._watching, self._reporting, self._beating, self._ganging):
+            if loop is not None:
+                loop.start()
 
     def drain(self) -> None:
         """Start nothing new, and wait for running jobs, at most `drain_timeout_s`; commands are still executed.
@@ -226,22 +228,8 @@ class AgentService:
         if self.processes is not None and self.processes.takes(command.slot):
             return partial(self.processes.execute, command)
         if self._shaper is not None and isinstance(command.action, ShapeFlow | ReleaseFlow):
-            return partial(self._shape, self._shaper, command, command.action)
+            return partial(self._shaper.execute, command, command.action)
         return None
-
-    def _shape(self, shaper: FlowShaper, command: Command, action: ShapeFlow | ReleaseFlow) -> Outcome:
-        if self._journal.executed(command):
-            return Outcome(command=command.id, outcome="repeated")
-        held = self._journal.flow(flow_key(action))
-        if held is not None and isinstance(action, ShapeFlow) and action.dispatched_at < held.dispatched_at:
-            reason = f"{flow_key(action)} follows a later plan: {action.dispatched_at} is before {held.dispatched_at}"
-            return Outcome(command=command.id, outcome="refused", reason=reason)
-        try:
-            shaper.take(action)
-        except InvalidInput as error:
-            return Outcome(command=command.id, outcome="refused", reason=short_reason(str(error)))
-        self._journal.note_flow(command, flow_key(action))
-        return Outcome(command=command.id, outcome="accepted")
 
     def counters(self) -> dict[str, int]:
         """Return the counters of the data port."""
@@ -289,21 +277,38 @@ class AgentService:
         time.sleep(WATCH_S)
         return sum(worker.watch() for worker in self.slots.values()) > 0
 
-    def beat(self) -> None:
-        """Send a heartbeat now, and follow the pool's clock; raises what `SchedulerAPI.heartbeat` raises."""
+    def beat(self, *, unchanged: bool = True) -> bool:
+        """Send a heartbeat now, and follow the pool's clock; return False if it was left out.
+
+        Without `unchanged`, one that says nothing new is left out if the scheduler does not expect one yet.  Raises
+        what `SchedulerAPI.heartbeat` raises.
+        """
         with self._heartbeat_first:
-            asked_at = self._clock()
-            reported_at = self._scheduler.heartbeat(self.heartbeat())
-            self._clock.agree(reported_at, asked_at, self._clock())
+            asked_at, heartbeat = self._clock(), self.heartbeat()
+            content = changed(heartbeat, beat=0, at=0.0, counters=None)
+            says_nothing_new = content == self._accepted and heartbeat.counters is None
+            if says_nothing_new and not unchanged and self.heartbeat_age_s() + self._beat_pause_s() <= self._due_s:
+                return False
+            self._accepted = None
+            answer = self._scheduler.heartbeat(heartbeat)
+            self._clock.agree(answer.at, asked_at, self._clock())
+            self._accepted, self._accepted_s, self._due_s = content, time.monotonic(), answer.due_s
+            return True
+
+    def _beat_pause_s(self) -> float:
+        """Return the seconds until the next heartbeat; twice as many if there is no work, and none is due for long."""
+        last, pause_s = self._accepted, self.settings.heartbeat_s
+        if last is None or last.jobs or last.processes or last.unreported:
+            return pause_s
+        return max(pause_s, min(2 * pause_s, self._due_s / 5))
 
     def _beat(self) -> bool:
         try:
             if not self._speaks:
                 self._scheduler.claim(self.settings.host, self.agent_id)
                 self._speak(speaks=True)
-            self.beat()
-            self._accepted_s = time.monotonic()
-            self._tidy_up()  # nothing expires by an unconfirmed clock
+            if self.beat(unchanged=False):
+                self._tidy_up()  # nothing expires by an unconfirmed clock
         except NotEnrolled:
             self._enroll()  # logs the result
         except (MessagingError, FpgaPoolError) as error:
@@ -352,6 +357,7 @@ class AgentService:
         """Send the oldest reports; they stay in the journal until the scheduler has committed them."""
         time.sleep(min(max(TOGETHER_S, self._call_took_s), LONGEST_PAUSE_S))
         self.jobs.await_receipts()
+        self._repeats = False
         with self._heartbeat_first:
             reports = self._journal.reports(self._reports_at_once)
         if not reports:
@@ -368,6 +374,7 @@ class AgentService:
             LOG.error("host %s: dropped %s, which the scheduler cannot read: %s", self.settings.host, dropped, error)  # noqa: TRY400
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: reports not accepted, to be sent again: %s", self.settings.host, error)
+            self._repeats = True
             return False
         finally:
             self._call_took_s = time.monotonic() - asked_s

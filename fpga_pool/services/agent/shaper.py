@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 
 from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
-from fpga_pool.model.fields import require_address
-from fpga_pool.model.messages.agents import ReleaseFlow, ShapeFlow
+from fpga_pool.model.fields import require_address, short_reason
+from fpga_pool.model.messages.agents import Command, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.clock import Clock
 from fpga_pool.transfer.schedule import RateSchedule
@@ -63,6 +63,21 @@ class FlowShaper:
         self._thread.join(STOP_S)
         if self._thread.is_alive():
             LOG.warning("egress: a change takes long; all limits are lifted after it")
+
+    def execute(self, command: Command, action: ShapeFlow | ReleaseFlow) -> Outcome:
+        """Execute a command for a flow once; its action is in the journal when this returns."""
+        if self._journal.executed(command):
+            return Outcome(command=command.id, outcome="repeated")
+        held = self._journal.flow(key(action))
+        if held is not None and isinstance(action, ShapeFlow) and action.dispatched_at < held.dispatched_at:
+            reason = f"{key(action)} follows a later plan: {action.dispatched_at} is before {held.dispatched_at}"
+            return Outcome(command=command.id, outcome="refused", reason=reason)
+        try:
+            self.take(action)
+        except InvalidInput as error:
+            return Outcome(command=command.id, outcome="refused", reason=short_reason(str(error)))
+        self._journal.note_flow(command, key(action))
+        return Outcome(command=command.id, outcome="accepted")
 
     def take(self, action: ShapeFlow | ReleaseFlow) -> None:
         """Limit a stream to its plan, which replaces an earlier plan or stream of the same attempt, or lift its limit.

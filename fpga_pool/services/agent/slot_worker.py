@@ -40,7 +40,7 @@ from fpga_pool.transfer.port import NO_SPACE
 LOG = logging.getLogger(__name__)
 
 #: Interval at which an idle slot checks that its card is still present.
-IDLE_S = 0.5
+IDLE_S = 5.0
 #: Pause before an event that could not be recorded, or an instruction that failed, is retried.
 AGAIN_S = 1.0
 #: How long a job that was stopped at the end of a drain may take to end.

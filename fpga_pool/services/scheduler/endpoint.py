@@ -16,6 +16,7 @@ from fpga_pool.model.messages.requests import (
     SMALL_INPUT_BYTES,
     Calibration,
     FunctionInfo,
+    HeartbeatAnswer,
     JobChanges,
     JobDetail,
     Receipt,
@@ -302,13 +303,13 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
             self._service.heartbeat_intake.claim(host, agent_id)
 
     @answers
-    def heartbeat(self, context: Context, heartbeat: dict[str, Any]) -> float:
+    def heartbeat(self, context: Context, heartbeat: dict[str, Any]) -> HeartbeatAnswer:
         with self._counting(heartbeat.get("host")), self._service.hearing_hosts():
             repairs = self._service.heartbeat_intake.heartbeat(read(Heartbeat, heartbeat, "heartbeat"))
         log_repairs(repairs)
         if repairs:
             self._service.work_arrived()
-        return self._service.clock()
+        return HeartbeatAnswer(at=self._service.clock(), due_s=self._service.heartbeat_due_s)
 
     @answers
     def report(self, context: Context, host: str, agent_id: str, reports: list[Any]) -> None:

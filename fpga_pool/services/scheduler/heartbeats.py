@@ -6,6 +6,7 @@ no difference lasts for long.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -28,11 +29,13 @@ from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
+#: A host sends at least this many heartbeats within the time after which it is considered lost.
+HEARTBEATS = 3
 #: While its shard changes, one in this many heartbeats of a host is compared in full, even if it contains nothing new.
-FULL_EVERY = 10
+FULL_EVERY = 4
 #: Such comparisons are done for one host at a time, and at least this many seconds apart, unless a host has waited for
 #: this many heartbeats. Otherwise they would occupy the threads of all other calls when the database is busy.
-FULL_APART_S, FULL_AT_LATEST = 0.05, 100
+FULL_APART_S, FULL_AT_LATEST = 0.05, 40
 
 
 @dataclass(slots=True)
@@ -64,6 +67,8 @@ class HeartbeatIntake:
         self._generations: Mapping[str, int] = {}
         #: Hosts whose enrolment has no address yet, because an operator has approved their keys again.
         self._unconfirmed: set[str] = set()
+        #: When any heartbeat arrived last, by the monotonic clock.
+        self._heard_s = -math.inf
         #: When a host without news was last compared in full, and the host that is being compared.
         self._compared_s, self._comparing = 0.0, ""
 
@@ -74,11 +79,16 @@ class HeartbeatIntake:
         if known is not None and known.alive:
             require_agent(known, agent_id)
 
+    def heard_s(self) -> float:
+        """Return the seconds since the last heartbeat of any host."""
+        return time.monotonic() - self._heard_s
+
     def heartbeat(self, heard: Heartbeat) -> list[Repair]:
         """Store the observed state of a host; return the repairs.
 
         Raises LateMessage if a later heartbeat of the same agent was received before.
         """
+        self._heard_s = time.monotonic()
         content = changed(heard, beat=0, at=0.0, flows=(), counters=None)
         if self._says_nothing_new(heard, content):
             return []

@@ -9,6 +9,7 @@ decisions of earlier epochs.
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from fpga_pool.model.cycle import Transactions
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, ServiceUnavailable, StaleEpoch
@@ -26,6 +27,11 @@ LOG = logging.getLogger(__name__)
 
 #: A tick that is late by more than this was delayed by something other than its work.
 LONGEST_TICK_S = 3.0
+#: Interval of the loops that have nothing to do while a shard has no open work.  Every tick looks for work, in case
+#: nobody has woken them.
+REST_S = 10.0
+#: Checks that go on are this many times rarer: those of a shard without open work, and renewals by a lone scheduler.
+RARER = 2
 
 
 class OwnedShard:
@@ -56,19 +62,31 @@ class OwnedShard:
         self._hosts = FailureDetector(clock)
         self._ticked_at = clock()
         self._deaf = False
+        #: Whether the last tick has found no open work.
+        self._rests = False
         name = shard.name
-        self._dispatching = Loop(f"dispatch-{name}", lambda: outbox.dispatch(self._dispatching.wake), interval_s)
+        self._dispatching = Loop(
+            f"dispatch-{name}",
+            lambda: outbox.dispatch(self._dispatching.wake),
+            lambda: REST_S if self._rests else interval_s,
+        )
         #: Planning loops by the name of their family.
         self.planning = {
             family.name: Loop(
                 f"plan-{family.name}-{name}",
                 new_planner(family, self._dispatching.wake).step,
-                online_interval_s if family is families.online else interval_s,
+                partial(self._planning_interval_s, family, online_interval_s),
             )
             for family in families
         }
-        ticking = Loop(f"tick-{name}", self._tick, interval_s)
+        ticking = Loop(f"tick-{name}", self._tick, lambda: RARER * interval_s if self._rests else interval_s)
         self._loops = [self._dispatching, *self.planning.values(), ticking, *others]
+
+    def _planning_interval_s(self, family: AnyFamily, online_interval_s: float) -> float:
+        online = self._families.online
+        if self._rests and not (family is online and online.looks_ahead):
+            return REST_S
+        return online_interval_s if family is online else self._interval_s
 
     def start(self) -> None:
         """Notify the agents of the shard's new owner, and start the loops."""
@@ -100,6 +118,11 @@ class OwnedShard:
         """Forget how long hosts have been silent, because no heartbeat could be received."""
         self._deaf = True
 
+    @property
+    def rests(self) -> bool:
+        """Whether the shard has no open work."""
+        return self._rests
+
     def heartbeat_age_s(self) -> float:
         """Return the longest time since a heartbeat of a live host."""
         return max(self._hosts.ages().values(), default=0.0)
@@ -107,8 +130,11 @@ class OwnedShard:
     def _tick(self) -> bool:
         shard = self.shard
         with self._store.reading(shard.name) as reading:
-            silent_s = self._hosts.note(reading.beats())
-            excluded = reading.excluded_hosts()
+            beats, excluded = reading.living_hosts()
+            silent_s = self._hosts.note(beats)
+            rested, self._rests = self._rests, not reading.has_open_work()
+        if rested and not self._rests:
+            self.wake()  # for work whose sender did not reach this scheduler
         now_s = self._clock()
         if now_s - self._ticked_at > LONGEST_TICK_S + self._interval_s:
             # This process was suspended or starved, so missing heartbeats say nothing about the hosts.
@@ -119,6 +145,8 @@ class OwnedShard:
             self._deaf = False
             self._hosts.restart()
             silent_s = {}
+        if self._rests and not excluded and max(silent_s.values(), default=0.0) <= self._settings.host_timeout_s:
+            return False
         try:
             with self._transactions() as tx:
                 repairs = tick(tx, self._settings, now_s, silent_s, excluded)
@@ -164,6 +192,11 @@ class Ownership:
         """Return the sorted names of the shards that are owned here."""
         with self._lock:
             return tuple(sorted(self._owned))
+
+    def rests(self) -> bool:
+        """Return whether no shard that is owned here has open work."""
+        with self._lock:
+            return all(owned.rests for owned in self._owned.values())
 
     def lease_ages(self) -> dict[str, float]:
         """Return the observed seconds since the owner of each shard last renewed it."""

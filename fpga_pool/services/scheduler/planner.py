@@ -107,12 +107,21 @@ class Calibrator:
         self._catalogue = catalogue
         self._clock = clock
         self._stored: dict[tuple[str, str], TimeModel] = {}
+        #: When the newest run ended to which the models are fitted.
+        self._fitted_to: float | None = None
         #: Slowdown of functions by each other on a card, by the stored runs; None until runs were concurrent.
         self.slowdown: SlowdownModel | None = None
         self._learned_from: list[CardRun] = []
 
     def refit(self) -> bool:
-        """Refit every model that has runs, store those that changed, and learn the slowdown from concurrent runs."""
+        """Refit every model that has runs, store those that changed, and learn the slowdown from concurrent runs.
+
+        Without new runs this does nothing.
+        """
+        with self._store.single_reads() as tx:
+            newest = tx.last_run_at()
+        if newest == self._fitted_to:
+            return False
         fits = list(self._fits(self._catalogue.functions))
         for name, board, _, fitted, _ in fits:
             if self._stored.get((name, board)) != fitted.model:
@@ -120,6 +129,7 @@ class Calibrator:
                 self._stored[name, board] = fitted.model
                 LOG.debug("%s on %s: %s from %d runs", name, board, fitted.model, fitted.samples)
         self._learn(fits)
+        self._fitted_to = newest
         return False
 
     def learned(self) -> SlowdownModel | None:

@@ -39,10 +39,10 @@ from fpga_pool.services.scheduler.cloud.tier_migrations import POLL_S as MOVES_S
 from fpga_pool.services.scheduler.cloud.tier_migrations import MigrationLimits, TierMigrations
 from fpga_pool.services.scheduler.dry_runs.turns import DryRuns
 from fpga_pool.services.scheduler.enrolment import KeyRing
-from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
+from fpga_pool.services.scheduler.heartbeats import HEARTBEATS, HeartbeatIntake
 from fpga_pool.services.scheduler.metrics import SchedulerEvents, SchedulerState
 from fpga_pool.services.scheduler.outbox import Outbox
-from fpga_pool.services.scheduler.ownership import OwnedShard, Ownership
+from fpga_pool.services.scheduler.ownership import RARER, OwnedShard, Ownership
 from fpga_pool.services.scheduler.planner import (
     WITHDRAW_S,
     Calibrator,
@@ -158,17 +158,20 @@ class SchedulerService:
         self._loops: list[Loop] = []
         self._preparing: Thread | None = None
 
-    def start(self) -> None:
-        """Join the other schedulers, and take shards without a live owner, now or a moment later."""
+    def start(self, *, prepares: bool = True) -> None:
+        """Join the other schedulers, and take shards without a live owner, now or a moment later.
+
+        With `prepares`, the compiled loops of the default policy are loaded now, and not when a batch first needs them.
+        """
         settings = self.settings
-        if not self.policies.online.is_online(settings.default_policy):
+        if prepares and not self.policies.online.is_online(settings.default_policy):
             self._preparing = prepare(self.policies.batches(settings.default_policy))
         self.store.ensure_shards(settings.pool.shards.names(), self.clock())
         self.ownership.step()
         self._loops = [
-            Loop("own", self.ownership.step, min(settings.interval_s, settings.shard_timeout_s / 5)),
+            Loop("own", self.ownership.step, self._owning_interval_s),
             Loop("refit", self.calibrator.refit, settings.refit_interval_s, share=0.005),  # under load every run is new
-            Loop("hear", self._note_alive, settings.interval_s),
+            Loop("hear", self._note_alive, self._hearing_interval_s),
             Loop("listen", self._listen, settings.interval_s),
             *([Loop("purge", self._purge, purge_interval_s(settings.retention_s))] if settings.retention_s else []),
             *([Loop("end-stalled", self._end_stalled, STALLED_S)] if self.store.ends_stalled_sessions else []),
@@ -177,6 +180,13 @@ class SchedulerService:
         ]
         for loop in self._loops:
             loop.start()
+
+    def _owning_interval_s(self) -> float:
+        interval_s = min(self.settings.interval_s, self.settings.shard_timeout_s / 5)
+        return RARER * interval_s if len(self.ownership.living()) == 1 else interval_s
+
+    def _hearing_interval_s(self) -> float:
+        return RARER * self.settings.interval_s if self.ownership.rests() else self.settings.interval_s
 
     def wait_prepared(self) -> None:
         """Wait until the default policy has loaded its compiled loops, at most `PREPARING_S`."""
@@ -332,6 +342,11 @@ class SchedulerService:
         owned.start()
         return owned
 
+    @property
+    def heartbeat_due_s(self) -> float:
+        """Seconds after a heartbeat of a host within which another one has to arrive."""
+        return self.settings.pool.host_timeout_s / HEARTBEATS
+
     @contextmanager
     def hearing_hosts(self) -> Iterator[None]:
         """Record signs of life of hosts; while there is no space to store them, no silent host is considered lost."""
@@ -365,7 +380,9 @@ class SchedulerService:
             return self.heartbeat_intake.flush()
 
     def _listen(self) -> bool:
-        """Call this scheduler as agents do; while that fails, no silent host is considered lost."""
+        """Call this scheduler as agents do, if none has for a while; while that fails, no silent host is lost."""
+        if self.heartbeat_intake.heard_s() < self.heartbeat_due_s:
+            return False
         try:
             self._peers.describe(self.settings.name)
         except MessagingError as error:

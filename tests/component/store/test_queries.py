@@ -8,9 +8,12 @@ import pytest
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages.requests import Page
+from fpga_pool.model.objects.gangs import GangState
 from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 from fpga_pool.store.statements import jobs_of_batch
+
+from .conftest import SHARD
 
 
 def of_a(**wanted):
@@ -145,6 +148,45 @@ def test_a_slot_is_found_by_its_uuid(store, make, saved):
         assert tx.slot_by_uuid(slot.uuid) == slot
         with pytest.raises(NotFound, match="no slot 0000"):
             tx.slot_by_uuid("0000")
+
+
+@pytest.mark.parametrize("work", ["pending", "running", "gang", "task", "command"])
+def test_a_shard_has_open_work_until_everything_has_ended(store, begin, make, saved, work):
+    batch, ended = make.batch(jobs=2), make.batch()
+    saved(batch, ended, make.job(ended, state=JobState.COMPLETED), make.gang(state=GangState.COMPLETED))
+
+    def has_open_work(shard):
+        with store.reading(shard) as tx:
+            return tx.has_open_work()
+
+    assert not has_open_work(SHARD)
+    match work:
+        case "pending":
+            saved(make.job(batch))
+        case "running":
+            saved(make.job(batch, state=JobState.RUNNING))
+        case "gang":
+            saved(make.gang())
+        case "task":
+            saved(make.task(batch))
+        case "command":
+            with begin() as tx:
+                tx.send(make.command())
+    assert has_open_work(SHARD)
+    assert not has_open_work("another")
+
+
+def test_a_run_is_the_last_one_by_its_end(store, begin, make, saved):
+    batch = make.batch(jobs=2)
+    jobs = make.jobs(batch, 2)
+    saved(batch, *jobs)
+    with store.reading() as tx:
+        assert tx.last_run_at() is None
+    with begin() as tx:
+        tx.record_run(make.run(jobs[0], finished_at=3.0))
+        tx.record_run(make.run(jobs[1], function="sha256", finished_at=2.0))
+    with store.reading() as tx:
+        assert tx.last_run_at() == 3.0
 
 
 def test_the_newest_runs_of_a_function_come_by_board(store, begin, make, saved):

@@ -216,7 +216,7 @@ class OnlineFamily:
         online = [policy for policy in tx.policies_at_work() if self._rule.is_online(policy)]
         self._recall(tx, [*online, self._rule.policy.name] if self._rule.from_start else online, now_s)
         self._learn(tx)
-        requested = self._requested if self._may_load_ahead(working=bool(online)) else None
+        requested = self._requested if self._settings.load_ahead and (online or self.looks_ahead) else None
         for_loads = requested is not None and now_s >= self._rests_until_s
         view = None
         if online or for_loads:
@@ -232,9 +232,10 @@ class OnlineFamily:
         self._count_arrivals(view)
         return CycleSnapshot(view=view, policy=self._rule.policy, now_s=now_s)
 
-    def _may_load_ahead(self, *, working: bool) -> bool:
-        """Return whether slots may load ahead of jobs: online jobs exist, have arrived before, or are the default."""
-        return self._settings.load_ahead and (working or self._rule.from_start or self.demand.arrivals > 0)
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether slots may load ahead of the first job: online jobs have arrived before, or are the default."""
+        return self._settings.load_ahead and (self._rule.from_start or self.demand.arrivals > 0)
 
     def decide(
         self, snapshot: CycleSnapshot[OnlineView], state: PolicyState, rng: np.random.Generator

@@ -7,6 +7,7 @@ from fpga_pool.drivers.slots.base import SlotAddress
 from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import HostTaken, NotEnrolled, ServiceUnavailable
 from fpga_pool.model.messages.agents import AssignJob, Command, EvictJob, ReleaseJob, SlotChanged
+from fpga_pool.model.messages.requests import HeartbeatAnswer
 from fpga_pool.services.agent import service
 from fpga_pool.services.agent.instances import channel, supervisor
 from fpga_pool.services.agent.journal import Journal
@@ -97,6 +98,8 @@ class Scheduler:
         self.enrolled = True
         #: By how much its clock is ahead of the agent's.
         self.ahead_s = 0.0
+        #: Within how many seconds it expects another heartbeat.
+        self.due_s = 0.0
         self.heartbeats = []
         self.reports = []
 
@@ -114,7 +117,7 @@ class Scheduler:
     def heartbeat(self, heartbeat):
         self.claim(heartbeat.host, heartbeat.agent_id)
         self.heartbeats.append(heartbeat)
-        return heartbeat.at + self.ahead_s
+        return HeartbeatAnswer(at=heartbeat.at + self.ahead_s, due_s=self.due_s)
 
     def report(self, host, agent_id, numbered):
         self._answer()

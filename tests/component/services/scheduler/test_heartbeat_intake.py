@@ -203,9 +203,11 @@ def test_counters_beyond_their_bounds_are_refused_by_name_and_nothing_of_them_st
     assert running.api.counters() == []
 
 
-def test_a_heartbeat_answers_with_the_pools_time(running, agent, clock):
+def test_a_heartbeat_answers_with_the_pools_time_and_when_the_next_one_is_due(running, agent, clock):
     asked_at = clock()
-    assert asked_at <= running.api.heartbeat(agent.heartbeat(asked_at)) <= clock()
+    answer = running.api.heartbeat(agent.heartbeat(asked_at))
+    assert asked_at <= answer.at <= clock()
+    assert answer.due_s == running.service.settings.pool.host_timeout_s / 3
 
 
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "not stored yet"])

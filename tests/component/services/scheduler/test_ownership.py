@@ -6,7 +6,7 @@ from fpga_pool.model.exceptions import ServiceUnavailable, StaleEpoch, StorageFu
 from fpga_pool.model.rules.shared.sharding import ShardRule
 from fpga_pool.rpc.transport import MessagingError
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.scheduler.ownership import LONGEST_TICK_S, OwnedShard
+from fpga_pool.services.scheduler.ownership import LONGEST_TICK_S, REST_S, OwnedShard
 
 TWO = ShardRule(number=2)
 #: Long, because both schedulers run in this process: a busy machine must not make one of them appear dead.
@@ -177,6 +177,32 @@ def test_a_scheduler_that_cannot_be_reached_declares_no_host_lost(bench, until, 
 
 def unreachable(_server):
     raise MessagingError("no broker")
+
+
+def test_a_shard_without_open_work_rests_until_there_is_some_whoever_brings_it(bench, until, monkeypatch):
+    bench.start()
+    agent, owned = bench.host(), bench.service.ownership._owned["default"]
+    until(lambda: bench.service.ownership.rests())
+    intervals_s = {name: loop._interval_s() for name, loop in owned.planning.items()}
+    assert set(intervals_s.values()) == {owned._dispatching._interval_s()} == {REST_S}
+    monkeypatch.setattr(bench.service, "work_arrived", lambda *families: None)  # as if it came to another scheduler
+    batch = bench.create(agent, "sha256")
+    until(lambda: bench.states(batch) == ["WAITING_INPUT"])
+    assert not bench.service.ownership.rests()
+    assert owned._dispatching._interval_s() == bench.service.settings.interval_s
+    bench.report(bench.jobs(batch)[0], "staged", "started", "finished", "delivered")
+    until(lambda: bench.service.ownership.rests())
+
+
+def test_slots_may_load_ahead_also_while_a_shard_rests(bench, until):
+    bench.start()
+    agent, owned = bench.host(), bench.service.ownership._owned["default"]
+    batch = bench.create(agent, "sha256", policy="benefit_plus")
+    until(lambda: bench.states(batch) == ["WAITING_INPUT"] and not bench.service.ownership.rests())
+    bench.report(bench.jobs(batch)[0], "staged", "started", "finished", "delivered")
+    until(lambda: bench.service.ownership.rests())
+    assert owned.planning["online"]._interval_s() == bench.service.settings.online_interval_s
+    assert owned.planning["batch"]._interval_s() == REST_S
 
 
 def test_new_work_wakes_its_family_and_no_other(bench, monkeypatch):
