@@ -213,7 +213,13 @@ OPTS = [
         "an operator must approve the key of the agent (fpga-pool-manage host approve). It has no effect once it was "
         "used.",
     ),
-    cfg.FloatOpt("heartbeat_s", default=1.0, min=0.05, help="Interval of heartbeats in seconds."),
+    cfg.FloatOpt(
+        "heartbeat_s",
+        default=1.0,
+        min=0.05,
+        help="Interval of heartbeats in seconds. Those that say nothing new are left out, but for three within "
+        "[scheduler] host_timeout_s.",
+    ),
     cfg.FloatOpt(
         "retention_s",
         default=3600.0,

@@ -252,7 +252,8 @@ OPTS = [
         default=_DEFAULTS.host_timeout_s,
         min=0.1,
         help="Time in seconds without a heartbeat after which a host is considered lost and its jobs run elsewhere. "
-        "It must cover several heartbeats.",
+        "It must cover several heartbeats. fpga-pool-standalone, whose hosts are threads of one process, has a default "
+        "of 30 s.",
     ),
     cfg.FloatOpt(
         "input_timeout_s",

@@ -23,6 +23,7 @@ SHORTER = {
     "reserving.py 20": "reserving.py 1",
     "test_dashboard.py": "test_dashboard.py -k tiers",
     "REST_LOAD_S=300": "REST_LOAD_S=2",
+    "AT_REST_S=60": "AT_REST_S=2",
     "COMPUTES=500": "COMPUTES=5",
 }
 SMALL = {"JOBS": "10", "ROUNDS": "1"}

@@ -7,14 +7,22 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from uuid import uuid4
 
 import pytest
 import requests
 
 from fpga_pool.client import JobSpec
+from fpga_pool.experiments.embedded import start_pool, stop_pool
 from fpga_pool.model.objects.pool import BatchState, SlotState
+from support.servers.process import resident_bytes, wake_ups
 from support.waiting import wait_until
+
+#: An embedded pool at rest takes 140 MB, and 300 MB once a batch has needed the planner's compiled loops.
+MOST_BYTES_AT_REST = 200e6
+#: Per second, of seven agents, a scheduler and the API together: 35 to 60, and 200 when their loops looked for work.
+MOST_WAKE_UPS_AT_REST = 100
 
 
 def fpga_pool(pool, *words, code=0):
@@ -52,6 +60,19 @@ def test_batch_create_gives_the_digests_that_sha256sum_gives(pool, files, tmp_pa
     sums = subprocess.run(["sha256sum", *files], capture_output=True, text=True, check=True).stdout.split()[::2]
     assert [(out / f"{path.name}.sha256").read_text().strip() for path in files] == sums
     assert len(rows) == len(files)
+
+
+@pytest.mark.long
+def test_a_pool_at_rest_takes_little_memory_and_is_seldom_woken(tmp_path):
+    process, _ = start_pool(tmp_path, {})
+    try:
+        time.sleep(20.0)  # until loops rest
+        assert resident_bytes(process.pid) < MOST_BYTES_AT_REST
+        before = wake_ups(process.pid)
+        time.sleep(10.0)
+        assert wake_ups(process.pid) - before < MOST_WAKE_UPS_AT_REST * 10.0
+    finally:
+        stop_pool(process)
 
 
 def test_health_and_metrics_of_the_whole_pool_are_beside_the_api(pool):

@@ -249,9 +249,8 @@ class AgentService:
         return self._journal.unreported()
 
     def heartbeat(self) -> Heartbeat:
-        """Return the full observed state of this host as a consistent snapshot."""
+        """Return the full observed state of this host as a consistent snapshot, without counters."""
         settings = self.settings
-        counters = self.meter.measure(self._clock())
         with self.jobs.changed:
             return Heartbeat(
                 **shared(settings, Heartbeat) | {"data_port": self._port},
@@ -269,7 +268,6 @@ class AgentService:
                 refused_commands=sum(self.refusals.counts().values()),
                 servers=self.servers(),
                 flows=self.jobs.flows(),
-                counters=counters,
             )
 
     def _watch(self) -> bool:
@@ -285,12 +283,12 @@ class AgentService:
         """
         with self._heartbeat_first:
             asked_at, heartbeat = self._clock(), self.heartbeat()
-            content = changed(heartbeat, beat=0, at=0.0, counters=None)
-            says_nothing_new = content == self._accepted and heartbeat.counters is None
-            if says_nothing_new and not unchanged and self.heartbeat_age_s() + self._beat_pause_s() <= self._due_s:
+            content = changed(heartbeat, beat=0, at=0.0)
+            is_early = self.heartbeat_age_s() + self._beat_pause_s() <= self._due_s
+            if not unchanged and content == self._accepted and is_early:
                 return False
             self._accepted = None
-            answer = self._scheduler.heartbeat(heartbeat)
+            answer = self._scheduler.heartbeat(changed(heartbeat, counters=self.meter.measure(asked_at)))
             self._clock.agree(answer.at, asked_at, self._clock())
             self._accepted, self._accepted_s, self._due_s = content, time.monotonic(), answer.due_s
             return True

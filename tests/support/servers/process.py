@@ -194,3 +194,9 @@ def resident_bytes(pid: int) -> int:
 def cpu_s(pid: int) -> float:
     """Return the processor time that all threads of a process have used."""
     return sum(map(int, _stat(Path(f"/proc/{pid}"))[11:13])) / _TICKS_PER_S
+
+
+def wake_ups(pid: int) -> int:
+    """Return how often threads of a process that still run have waited, and so been woken."""
+    statuses = Path(f"/proc/{pid}/task").glob("*/status")
+    return sum(int(status.read_text().split("\nvoluntary_ctxt_switches:")[1].split()[0]) for status in statuses)

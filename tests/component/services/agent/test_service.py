@@ -48,15 +48,19 @@ def test_a_heartbeat_tells_how_slots_are_linked(bench, new_driver):
     assert told == [*(f"box ring 2 1 line 3 {number}" for number in range(3)), ""]
 
 
-def test_counters_are_in_the_first_heartbeat_after_they_were_measured_and_in_no_other(new_bench, monkeypatch, until):
+def test_counters_are_in_the_first_heartbeat_that_is_sent_when_they_are_due_and_in_no_other(
+    new_bench, monkeypatch, until
+):
     bench = new_bench(heartbeat_s=100.0)  # no regular heartbeat takes the counters that are measured below
     until(lambda: bench.scheduler.heartbeats)
     bench.assign("j")
     until(lambda: bench.told("j")[-1:] == ["JobFinished"])
     monkeypatch.setattr(host_meter, "INTERVAL_S", 0.0)
-    found = bench.agent.heartbeat().counters
+    bench.agent.beat()
+    found = bench.scheduler.heartbeats[-1].counters
     monkeypatch.undo()
-    assert bench.agent.heartbeat().counters is None
+    bench.agent.beat()
+    assert bench.scheduler.heartbeats[-1].counters is None
     assert found == bench.agent.meter.last
     assert found.memory_bytes > found.used_bytes > 0
     # The CPU worker transfers nothing by DMA.
