@@ -309,7 +309,8 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
         log_repairs(repairs)
         if repairs:
             self._service.work_arrived()
-        return HeartbeatAnswer(at=self._service.clock(), due_s=self._service.heartbeat_due_s)
+        # After repairs, the host is compared once more, as soon as possible.
+        return HeartbeatAnswer(at=self._service.clock(), due_s=0.0 if repairs else self._service.heartbeat_due_s)
 
     @answers
     def report(self, context: Context, host: str, agent_id: str, reports: list[Any]) -> None:

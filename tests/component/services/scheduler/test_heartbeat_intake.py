@@ -208,6 +208,8 @@ def test_a_heartbeat_answers_with_the_pools_time_and_when_the_next_one_is_due(ru
     answer = running.api.heartbeat(agent.heartbeat(asked_at))
     assert asked_at <= answer.at <= clock()
     assert answer.due_s == running.service.settings.pool.host_timeout_s / 3
+    new = running.agent()
+    assert running.api.heartbeat(new.heartbeat(clock())).due_s == 0.0  # repaired: its slots were discovered
 
 
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "not stored yet"])
