@@ -218,7 +218,7 @@ OPTS = [
         default=1.0,
         min=0.05,
         help="Interval of heartbeats in seconds. Those that say nothing new are left out, but for three within "
-        "[scheduler] host_timeout_s.",
+        "[scheduler] host_timeout_s and one in 20 s.",
     ),
     cfg.FloatOpt(
         "retention_s",

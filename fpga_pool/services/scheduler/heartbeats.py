@@ -29,8 +29,9 @@ from fpga_pool.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
-#: A host sends at least this many heartbeats within the time after which it is considered lost.
-HEARTBEATS = 3
+#: A host sends at least this many heartbeats within the time after which it is considered lost, and one within the
+#: second, in seconds, so that an agent notices within a while if no scheduler accepts any.
+HEARTBEATS, LONGEST_DUE_S = 3, 20.0
 #: While its shard changes, one in this many heartbeats of a host is compared in full, even if it contains nothing new.
 FULL_EVERY = 4
 #: Such comparisons are done for one host at a time, and at least this many seconds apart, unless a host has waited for

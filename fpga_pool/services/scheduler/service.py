@@ -39,7 +39,7 @@ from fpga_pool.services.scheduler.cloud.tier_migrations import POLL_S as MOVES_S
 from fpga_pool.services.scheduler.cloud.tier_migrations import MigrationLimits, TierMigrations
 from fpga_pool.services.scheduler.dry_runs.turns import DryRuns
 from fpga_pool.services.scheduler.enrolment import KeyRing
-from fpga_pool.services.scheduler.heartbeats import HEARTBEATS, HeartbeatIntake
+from fpga_pool.services.scheduler.heartbeats import HEARTBEATS, LONGEST_DUE_S, HeartbeatIntake
 from fpga_pool.services.scheduler.metrics import SchedulerEvents, SchedulerState
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.ownership import RARER, OwnedShard, Ownership
@@ -345,7 +345,7 @@ class SchedulerService:
     @property
     def heartbeat_due_s(self) -> float:
         """Seconds after a heartbeat of a host within which another one has to arrive."""
-        return self.settings.pool.host_timeout_s / HEARTBEATS
+        return min(self.settings.pool.host_timeout_s / HEARTBEATS, LONGEST_DUE_S)
 
     @contextmanager
     def hearing_hosts(self) -> Iterator[None]:
