@@ -1,9 +1,10 @@
 """A process that simulates many agents of a scheduler, each of which periodically sends heartbeats of two idle cards.
 
-Every 10 s, a heartbeat also has counters.  If CHANGING is given, one slot of each agent changes its function every
-CHANGING heartbeats, at different times for different agents.
+Every 10 s, a heartbeat also has counters.  If CHANGING is not 0, one slot of each agent changes its function every
+CHANGING heartbeats, at different times for different agents.  If SPARING is not 0, agents leave out heartbeats that are
+not due yet, as real ones do if they have no news; each of the others has counters.
 
-    python beating.py TRANSPORT_URL DATABASE_URL PREFIX AGENTS INTERVAL WARM_UP SECONDS [CHANGING]
+    python beating.py TRANSPORT_URL DATABASE_URL PREFIX AGENTS INTERVAL WARM_UP SECONDS [CHANGING [SPARING]]
 
 Prints "ready" when the pool knows every agent, and starts when it reads a line; if SECONDS are 0, it runs until it
 reads another.  At the end it prints, as JSON, the scheduler's response time for each heartbeat of the last SECONDS, in
@@ -81,12 +82,12 @@ def heartbeat(agent, beat, *, counted=False, loaded=False):
 class Beating(threading.Thread):
     """One agent, whose heartbeats are offset by its phase within the interval."""
 
-    def __init__(self, messages, key, host, number, phase_s, interval_s, changing, begin, until):
+    def __init__(self, messages, key, host, number, phase_s, interval_s, changing, sparing, begin, until):
         super().__init__(daemon=True)
         self._api = SchedulerAPI(messages, Identity(Role.AGENT, host, key))
         self._agent, self._phase_s = machine(host), phase_s
         self._interval_s, self._begin, self._until = interval_s, begin, until
-        self._number, self._changing = number, changing
+        self._number, self._changing, self._sparing = number, changing, sparing
         self._counted_every = max(round(COUNTED_S / interval_s), 1)
         self.known = threading.Event()
         self.times_s, self.unanswered = [], 0
@@ -101,19 +102,22 @@ class Beating(threading.Thread):
                 self.known.set()
         self._begin.wait()
         next_s = time.monotonic() + self._phase_s
-        beat = 1
+        beat, due_s = 1, 0.0
         while time.monotonic() < self._until[0]:
             time.sleep(max(next_s - time.monotonic(), 0.0))
             next_s = max(next_s + self._interval_s, time.monotonic())
             beat += 1
             asked_s = time.monotonic()
+            if self._sparing and asked_s + self._interval_s <= due_s:
+                continue
             try:
-                counted = beat % self._counted_every == 0
+                counted = self._sparing or beat % self._counted_every == 0
                 loaded = self._changing and (beat + self._number) // self._changing % 2
-                self._api.heartbeat(heartbeat(self._agent, beat, counted=counted, loaded=loaded))
+                answer = self._api.heartbeat(heartbeat(self._agent, beat, counted=counted, loaded=loaded))
             except MessagingError:
                 self.unanswered += 1
             else:
+                due_s = asked_s + answer.due_s
                 self.times_s.append((asked_s, time.monotonic() - asked_s))
 
 
@@ -124,7 +128,7 @@ def enroll(database_url, hosts, key):
             approve(store, host, key, time.time())
 
 
-def main(url, database_url, prefix, agents, interval_s, warm_s, seconds, changing=0):
+def main(url, database_url, prefix, agents, interval_s, warm_s, seconds, changing=0, sparing=0):
     messages = transport(cfg.CONF, url)
     key = Ed25519PrivateKey.generate()
     enroll(database_url, [f"{prefix}-{number:04d}" for number in range(agents)], key_text(key.public_key()))
@@ -132,7 +136,7 @@ def main(url, database_url, prefix, agents, interval_s, warm_s, seconds, changin
     all_of_them = [
         Beating(
             *(messages, key, f"{prefix}-{number:04d}", number, interval_s * number / agents),
-            *(interval_s, changing, begin, until),
+            *(interval_s, changing, sparing, begin, until),
         )
         for number in range(agents)
     ]
