@@ -13,8 +13,6 @@ from fpga_pool.model.objects.history import HistoryEntry
 from fpga_pool.model.objects.pool import Batch, Job, JobState, Slot
 from fpga_pool.store.statements import jobs_of_batch
 
-from .conftest import SHARD
-
 
 def of_a(**wanted):
     return Page(project_id="project-a", descending=True, **wanted)
@@ -159,7 +157,8 @@ def test_a_shard_has_open_work_until_everything_has_ended(store, begin, make, sa
         with store.reading(shard) as tx:
             return tx.has_open_work()
 
-    assert not has_open_work(SHARD)
+    shard = make.gang().shard
+    assert not has_open_work(shard)
     match work:
         case "pending":
             saved(make.job(batch))
@@ -172,7 +171,7 @@ def test_a_shard_has_open_work_until_everything_has_ended(store, begin, make, sa
         case "command":
             with begin() as tx:
                 tx.send(make.command())
-    assert has_open_work(SHARD)
+    assert has_open_work(shard)
     assert not has_open_work("another")
 
 

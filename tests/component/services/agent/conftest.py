@@ -8,7 +8,7 @@ from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import HostTaken, NotEnrolled, ServiceUnavailable
 from fpga_pool.model.messages.agents import AssignJob, Command, EvictJob, ReleaseJob, SlotChanged
 from fpga_pool.model.messages.requests import HeartbeatAnswer
-from fpga_pool.services.agent import service
+from fpga_pool.services.agent import service, slot_worker
 from fpga_pool.services.agent.instances import channel, supervisor
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.service import AgentService
@@ -217,6 +217,7 @@ def new_bench(agent_settings, new_driver, new_cpu, library, key, clock, monkeypa
     # Tests check every step. `tests/unit/model/agent/test_reporting.py` tests which steps are left out.
     monkeypatch.setattr(service, "coalesced", lambda numbered: numbered)
     monkeypatch.setattr(service, "WATCH_S", 0.02)  # also the time that a stop waits
+    monkeypatch.setattr(slot_worker, "IDLE_S", 0.2)
     benches = []
 
     def build(egress=None, **fields):
