@@ -28,7 +28,7 @@ TICKS_PER_S = 100
 
 @pytest.mark.parametrize(
     ("agents", "interval_s", "sparing"),
-    [(125, 1.0, False), (250, 1.0, False), (500, 1.0, False), (500, 5.0, False), (1000, 5.0, False), (1000, 1.0, True)],
+    [(125, 1.0, False), (250, 1.0, False), (500, 1.0, False), (500, 5.0, False), (1000, 5.0, False), (1000, 5.0, True)],
 )
 def test_many_agents(scheduler_process, rabbitmq, agents, interval_s, sparing):
     pool, database_url = scheduler_process
