@@ -129,7 +129,7 @@ class StandalonePool:
         self._serve(SCHEDULER_TOPIC, NAME, [SchedulerEndpoint(self.scheduler)], gate, self.scheduler.refusals)
         if self._publisher is not None:
             self._publisher.start()
-        self.scheduler.start(prepares=False)  # they are most of the memory of such a process
+        self.scheduler.start(prepares=False)  # the compiled loops would be half of the memory of this process
         for agent in self.agents:
             endpoints = [AgentEndpoint(agent), self._library]
             self._serve(AGENT_TOPIC, agent.settings.host, endpoints, self._agent_gate, agent.refusals)

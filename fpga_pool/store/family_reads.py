@@ -35,25 +35,23 @@ ValueT = TypeVar("ValueT")
 
 # ---- Gangs and tasks
 
+_GANG_IS_OPEN = GANGS.c.state.in_(frozenset(GangState) - ENDED_GANGS)
+_TASK_IS_OPEN = TASKS.c.state.in_(frozenset(TaskState) - ENDED_TASKS)
 #: Gangs and tasks that have not ended, in order of arrival.
 _OPEN_GANGS = scoped(
-    all_of(Gang)
-    .where(GANGS.c.state.in_(frozenset(GangState) - ENDED_GANGS))
-    .order_by(GANGS.c.created_at, GANGS.c.uuid),
+    all_of(Gang).where(_GANG_IS_OPEN).order_by(GANGS.c.created_at, GANGS.c.uuid),
     GANGS.c.shard,
 )
 _OPEN_TASKS = scoped(
-    all_of(Task)
-    .where(TASKS.c.state.in_(frozenset(TaskState) - ENDED_TASKS))
-    .order_by(TASKS.c.created_at, TASKS.c.uuid),
+    all_of(Task).where(_TASK_IS_OPEN).order_by(TASKS.c.created_at, TASKS.c.uuid),
     TASKS.c.shard,
 )
 #: Whether a shard has jobs that wait or run, open gangs or tasks, or commands to deliver.
 _HAS_OPEN_WORK = select(
     or_(
         exists().where(JOBS.c.state.in_({JobState.PENDING, *ACTIVE_JOBS}), JOBS.c.shard == bindparam("scope")),
-        exists().where(GANGS.c.state.in_(frozenset(GangState) - ENDED_GANGS), GANGS.c.shard == bindparam("scope")),
-        exists().where(TASKS.c.state.in_(frozenset(TaskState) - ENDED_TASKS), TASKS.c.shard == bindparam("scope")),
+        exists().where(_GANG_IS_OPEN, GANGS.c.shard == bindparam("scope")),
+        exists().where(_TASK_IS_OPEN, TASKS.c.shard == bindparam("scope")),
         exists().where(COMMANDS.c.shard == bindparam("scope")),
     )
 )

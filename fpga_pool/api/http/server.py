@@ -80,8 +80,8 @@ class _Server(wsgi.Server):
 class HttpServer:
     """Serves a WSGI application; `start` and `stop` are called once each.
 
-    `name` is used in the log, `port_option` in errors. `threads` is the number of worker threads. Every
-    `tick_s`, the server ends connections that are overdue. With `tls` it serves https.
+    `name` is used in the log, `port_option` in errors. `threads` is the number of worker threads. Every `tick_s`,
+    the server ends connections that are overdue. With `tls` it serves https.
     """
 
     def __init__(

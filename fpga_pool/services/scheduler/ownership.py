@@ -63,12 +63,12 @@ class OwnedShard:
         self._ticked_at = clock()
         self._deaf = False
         #: Whether the last tick has found no open work.
-        self._rests = False
+        self.rests = False
         name = shard.name
         self._dispatching = Loop(
             f"dispatch-{name}",
             lambda: outbox.dispatch(self._dispatching.wake),
-            lambda: REST_S if self._rests else interval_s,
+            lambda: REST_S if self.rests else interval_s,
         )
         #: Planning loops by the name of their family.
         self.planning = {
@@ -79,12 +79,12 @@ class OwnedShard:
             )
             for family in families
         }
-        ticking = Loop(f"tick-{name}", self._tick, lambda: RARER * interval_s if self._rests else interval_s)
+        ticking = Loop(f"tick-{name}", self._tick, lambda: RARER * interval_s if self.rests else interval_s)
         self._loops = [self._dispatching, *self.planning.values(), ticking, *others]
 
     def _planning_interval_s(self, family: AnyFamily, online_interval_s: float) -> float:
         online = self._families.online
-        if self._rests and not (family is online and online.looks_ahead):
+        if self.rests and not (family is online and online.looks_ahead):
             return REST_S
         return online_interval_s if family is online else self._interval_s
 
@@ -118,11 +118,6 @@ class OwnedShard:
         """Forget how long hosts have been silent, because no heartbeat could be received."""
         self._deaf = True
 
-    @property
-    def rests(self) -> bool:
-        """Whether the shard has no open work."""
-        return self._rests
-
     def heartbeat_age_s(self) -> float:
         """Return the longest time since a heartbeat of a live host."""
         return max(self._hosts.ages().values(), default=0.0)
@@ -132,8 +127,8 @@ class OwnedShard:
         with self._store.reading(shard.name) as reading:
             beats, excluded = reading.living_hosts()
             silent_s = self._hosts.note(beats)
-            rested, self._rests = self._rests, not reading.has_open_work()
-        if rested and not self._rests:
+            rested, self.rests = self.rests, not reading.has_open_work()
+        if rested and not self.rests:
             self.wake()  # for work whose sender did not reach this scheduler
         now_s = self._clock()
         if now_s - self._ticked_at > LONGEST_TICK_S + self._interval_s:
@@ -145,7 +140,7 @@ class OwnedShard:
             self._deaf = False
             self._hosts.restart()
             silent_s = {}
-        if self._rests and not excluded and max(silent_s.values(), default=0.0) <= self._settings.host_timeout_s:
+        if self.rests and not excluded and max(silent_s.values(), default=0.0) <= self._settings.host_timeout_s:
             return False
         try:
             with self._transactions() as tx:

@@ -179,7 +179,7 @@ def unreachable(_server):
     raise MessagingError("no broker")
 
 
-def test_a_shard_without_open_work_rests_until_there_is_some_whoever_brings_it(bench, until, monkeypatch):
+def test_a_shard_without_open_work_rests_until_there_is_some_even_if_nobody_wakes_it(bench, until, monkeypatch):
     bench.start()
     agent, owned = bench.host(), bench.service.ownership._owned["default"]
     until(lambda: bench.service.ownership.rests())
