@@ -68,9 +68,14 @@ class SignedClient:
         context = self._signer.context(self._topic, run, method, arguments) | dict(ids)
         return self._client.prepare(server=server, **options).call(context, method, **arguments)
 
-    def cast(self, method: str) -> None:
+    def cast_to_all(self, method: str) -> None:
         """Send a call without arguments to all servers of the topic, without answers."""
         self._client.prepare(fanout=True).cast(self._signer.context(self._topic, "", method, {}), method)
+
+    def cast(self, topic: str, method: str, arguments: dict[str, Any]) -> None:
+        """Send a call to any reader of another topic (`casts.CastReader`), without an answer."""
+        context = self._signer.context(topic, "", method, arguments)
+        self._client.prepare(topic=topic).cast(context, method, **arguments)
 
 
 @dataclass(slots=True, eq=False)

@@ -48,10 +48,8 @@ SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
     **dict.fromkeys(["wake"], _SCHEDULER),
     "together": _API,
     "describe": frozenset({Role.SCHEDULER, Role.API}),
-    **dict.fromkeys(
-        ["claim", "heartbeat", "report", "enroll", "claim_slots", "release_slots", "instance_leases"], _AGENT
-    ),
-    **dict.fromkeys(["source_tickets", "load_design"], _AGENT),
+    **dict.fromkeys(["claim", "heartbeat", "alive", "report", "enroll", "source_tickets", "load_design"], _AGENT),
+    **dict.fromkeys(["claim_slots", "release_slots", "instance_leases"], _AGENT),
     **dict.fromkeys(
         [
             *("create_batch", "plan_batch", "batches", "batch_detail", "batch_jobs", "jobs", "job", "cancel_batch"),
@@ -79,7 +77,7 @@ AGENT_METHODS: Mapping[str, frozenset[Role]] = dict.fromkeys(
 )
 
 #: Methods without further effects if a call is repeated to another process, so that calls need not name a server's run.
-REPEATABLE = frozenset({"describe", "enroll", "health", "observations", "snapshot", "wake"})
+REPEATABLE = frozenset({"alive", "describe", "enroll", "health", "observations", "snapshot", "wake"})
 
 #: Method that an agent calls while its key is not known; the call is signed by the key that it offers.
 INTRODUCING = "enroll"

@@ -49,7 +49,7 @@ from fpga_pool.rpc.calls.hardware import HardwareCalls
 from fpga_pool.rpc.gathering import Gatherer, SignedClient
 from fpga_pool.rpc.identity import INTRODUCING, Identity, Role
 from fpga_pool.rpc.tracing import current_ids
-from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, calls
+from fpga_pool.rpc.transport import LIFE_SIGNS_TOPIC, NO_ANSWER, SCHEDULER_TOPIC, calls
 
 #: Timeout and number of the attempts to find a scheduler.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
@@ -351,7 +351,7 @@ class SchedulerAPI(SchedulerCalls):
 
     def wake(self) -> None:
         """Notify all schedulers that there may be work; a lost message does no harm."""
-        self._caller.run(lambda: self._client.cast("wake"), FIND_S)
+        self._caller.run(lambda: self._client.cast_to_all("wake"), FIND_S)
 
     def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
         """Return as columns all hosts and slots, or those that changed after the generations of shards in `seen`."""
@@ -366,6 +366,11 @@ class SchedulerAPI(SchedulerCalls):
         proof = enrolment_proof(code, host, key) if code else ""
         offer = {"host": host, "key": key, "proof": proof}
         return bool(self._ask(self._timeout_s, INTRODUCING, offer, current_ids()))
+
+    def alive(self, heartbeat: Heartbeat) -> None:
+        """Send a heartbeat without news as a life sign; it may get lost, and no scheduler answers it."""
+        sign = {name: getattr(heartbeat, name) for name in ("host", "agent_id", "boot", "beat", "counters")}
+        self._caller.run(lambda: self._client.cast(LIFE_SIGNS_TOPIC, "alive", to_plain(sign)), FIND_S)
 
 
 # ---- A client's copy of the pool as columns, kept up to date by deltas

@@ -155,8 +155,8 @@ LOG = logging.getLogger(__name__)
 
 #: Exchange and topics.
 EXCHANGE = "fpga_pool"
-SCHEDULER_TOPIC = "fpga_pool.scheduler"
-AGENT_TOPIC = "fpga_pool.agent"
+SCHEDULER_TOPIC, AGENT_TOPIC = "fpga_pool.scheduler", "fpga_pool.agent"
+LIFE_SIGNS_TOPIC = f"{SCHEDULER_TOPIC}.life_signs"
 #: Version of the interfaces of this release, which endpoints implement and clients request.
 VERSION = "1.0"
 
@@ -252,7 +252,7 @@ class _Greeter:
         return {"name": self._name, "run": self._gate.run}
 
 
-class _Dispatcher(messaging.RPCDispatcher):
+class Dispatcher(messaging.RPCDispatcher):
     """Admits only signed calls; counts refused calls, and logs them in one line each, as long as they are few."""
 
     def __init__(
@@ -396,5 +396,5 @@ def server(
     """Return a server that is not yet started; `name` addresses only this server, the topic any server of its kind."""
     target = messaging.Target(exchange=EXCHANGE, topic=topic, server=name)
     trace_keys = transport.conf.profiler.hmac_keys if is_profiled(transport.conf) else ""
-    dispatcher = _Dispatcher([*endpoints, _Greeter(name, gate)], topic, gate, refusals or Refusals(), trace_keys)
+    dispatcher = Dispatcher([*endpoints, _Greeter(name, gate)], topic, gate, refusals or Refusals(), trace_keys)
     return BoundedServer(transport, target, dispatcher, "threading")

@@ -134,7 +134,7 @@ class StandalonePool:
             endpoints = [AgentEndpoint(agent), self._library]
             self._serve(AGENT_TOPIC, agent.settings.host, endpoints, self._agent_gate, agent.refusals)
             agent.start()
-            agent.beat()  # even if the first heartbeat failed, the pool knows the host now
+            agent.heartbeats.send()  # even if the first heartbeat failed, the pool knows the host now
         if self._guests is not None:
             self._guests.start()
 

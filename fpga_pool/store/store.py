@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import sqlalchemy
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Update, case, delete, func, insert, literal, select, tuple_, update
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.codec import from_text, to_text
@@ -30,12 +30,30 @@ from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction, in
 
 
 class LastBeat(NamedTuple):
-    """The part of a heartbeat that is stored without a comparison: start of the agent, number, flows, counters."""
+    """The part of a heartbeat that is stored without a comparison: agent and its start, number, flows, counters."""
 
+    agent_id: str
     boot: int
     beat: int
     flows: tuple[ObservedFlow, ...]
     counters: HostCounters | None
+
+
+def _last_beats(last: Mapping[str, LastBeat], now_s: float) -> Update:
+    """Return the statement that stores the last heartbeats, by host, unless later ones are stored."""
+    columns, beats = HOSTS.c, last.items()
+
+    def of_host(column: Any, values: Mapping[str, Any], otherwise: Any) -> Any:
+        found = {host: literal(value, column.type) for host, value in values.items()}
+        return case(found, value=columns.name, else_=otherwise) if found else otherwise
+
+    said = tuple_(columns.name, columns.agent_id, columns.boot).in_([(host, *one[:2]) for host, one in beats])
+    beat = of_host(columns.beat, {host: one.beat for host, one in beats}, 0)
+    moved, none = {host: one.flows for host, one in beats if one.flows}, literal((), columns.flows.type)
+    measured = {host: to_text(one.counters) for host, one in beats if one.counters is not None}
+    later = update(HOSTS).where(columns.name.in_(last), said, columns.beat <= beat)
+    flows, counters = of_host(columns.flows, moved, none), of_host(columns.counters, measured, columns.counters)
+    return later.values(beat=beat, heard_at=now_s, flows=flows, counters=counters)
 
 
 def _fence(connection: Connection, shard: str, owner: str, epoch: int, *, changes: int = 0) -> int:
@@ -193,24 +211,9 @@ class Store:
 
     def note_alive(self, beats: Mapping[str, LastBeat], now_s: float) -> None:
         """Store the last heartbeats of hosts that report no changes; counters stay unless there are newer ones."""
-        same_start = (HOSTS.c.name == bindparam("host")) & (HOSTS.c.boot == bindparam("start"))
-        noted = update(HOSTS).where(same_start, HOSTS.c.beat <= bindparam("number"))
-        noted = noted.values(
-            beat=bindparam("number"), heard_at=now_s, flows=bindparam("seen", type_=HOSTS.c.flows.type)
-        )
-        rows = [
-            {"host": host, "start": one.boot, "number": one.beat, "seen": one.flows}
-            for host, one in sorted(beats.items())
-        ]
-        measured = [
-            {"host": host, "start": one.boot, "measured": to_text(one.counters)}
-            for host, one in sorted(beats.items())
-            if one.counters is not None
-        ]
         with self._writing() as connection:
-            connection.execute(noted, rows)
-            if measured:
-                connection.execute(update(HOSTS).where(same_start).values(counters=bindparam("measured")), measured)
+            for some in chunks(sorted(beats)):
+                connection.execute(_last_beats({host: beats[host] for host in some}, now_s))
 
     def counters(self, host: str | None = None) -> list[HostLoad]:
         """Return the last measurements of all living hosts, or of one of them, by name."""
@@ -287,8 +290,6 @@ class Store:
         """Remove processes that have ended."""
         with self._writing() as connection:
             connection.execute(removal(cls), {"keys": names})
-
-    # Enrolment of hosts ----------------------------------------------------------------------------------------
 
     def enrolments(self) -> list[Enrolment]:
         """Return the enrolments of all hosts, by name."""

@@ -1,8 +1,8 @@
 """A process that simulates many agents of a scheduler, each of which periodically sends heartbeats of two idle cards.
 
 Every 10 s, a heartbeat also has counters.  If CHANGING is not 0, one slot of each agent changes its function every
-CHANGING heartbeats, at different times for different agents.  If SPARING is not 0, agents leave out heartbeats that are
-not due yet, as real ones do if they have no news; each of the others has counters.
+CHANGING heartbeats, at different times for different agents.  If SPARING is not 0, agents send life signs instead, and
+leave out what is not due yet, as real ones do if they have no news.
 
     python beating.py TRANSPORT_URL DATABASE_URL PREFIX AGENTS INTERVAL WARM_UP SECONDS [CHANGING [SPARING]]
 
@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from oslo_config import cfg
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before oslo.messaging is used
+from fpga_pool.drivers.host_meter import INTERVAL_S
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.messages.agents import Heartbeat, ObservedSlot
 from fpga_pool.model.messages.counters import CardCounters, GuestCounters, HostCounters
@@ -31,12 +32,12 @@ from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.rpc.identity import Identity, Role, key_text
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, transport
+from fpga_pool.services.agent.heartbeats import Heartbeats
+from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.scheduler.enrolment import approve
 from fpga_pool.store import Store
 
 CARDS, REGIONS = ("0000:3b:00.0", "0000:af:00.0"), range(4)
-#: Interval of the counters of each agent, in seconds.
-COUNTED_S = 10.0
 #: Limits how many agents join concurrently.
 JOINING = threading.Semaphore(8)
 
@@ -68,15 +69,17 @@ def counters():
     )  # fmt: skip
 
 
-def heartbeat(agent, beat, *, counted=False, loaded=False):
-    host, slots = agent.host, agent.observed_slots()
-    if loaded:
-        slots = (replace(slots[0], state=SlotState.READY, function="aes"), *slots[1:])
-    return Heartbeat(
-        host=host, agent_id=host, boot=1, beat=beat, at=time.time(), egress_bps=1e10, ingress_bps=1e10,
-        data_address="192.0.2.1", data_port=7000, slots=slots, jobs=(),
-        counters=counters() if counted else None,
-    )  # fmt: skip
+class Meter:
+    """Returns the same load again and again, as often as a real meter does."""
+
+    def __init__(self):
+        self._next_s = time.monotonic()
+
+    def measure(self, _):
+        if time.monotonic() < self._next_s:
+            return None
+        self._next_s = time.monotonic() + INTERVAL_S
+        return counters()
 
 
 class Beating(threading.Thread):
@@ -84,40 +87,47 @@ class Beating(threading.Thread):
 
     def __init__(self, messages, key, host, number, phase_s, interval_s, changing, sparing, begin, until):
         super().__init__(daemon=True)
-        self._api = SchedulerAPI(messages, Identity(Role.AGENT, host, key))
         self._agent, self._phase_s = machine(host), phase_s
         self._interval_s, self._begin, self._until = interval_s, begin, until
         self._number, self._changing, self._sparing = number, changing, sparing
-        self._counted_every = max(round(COUNTED_S / interval_s), 1)
+        self._beat = 0
+        scheduler = SchedulerAPI(messages, Identity(Role.AGENT, host, key))
+        self._heartbeats = Heartbeats(scheduler, self._observe, Meter(), SteadyClock(), interval_s)
         self.known = threading.Event()
         self.times_s, self.unanswered = [], 0
+
+    def _observe(self):
+        self._beat += 1
+        host, slots = self._agent.host, self._agent.observed_slots()
+        if self._changing and (self._beat + self._number) // self._changing % 2:
+            slots = (replace(slots[0], state=SlotState.READY, function="aes"), *slots[1:])
+        return Heartbeat(
+            host=host, agent_id=host, boot=1, beat=self._beat, at=time.time(), egress_bps=1e10, ingress_bps=1e10,
+            data_address="192.0.2.1", data_port=7000, slots=slots, jobs=(),
+        )  # fmt: skip
 
     def run(self):
         with JOINING:
             while not self.known.is_set():
                 try:
-                    self._api.heartbeat(heartbeat(self._agent, 1))
+                    self._heartbeats.send()
                 except MessagingError:
                     continue
                 self.known.set()
         self._begin.wait()
         next_s = time.monotonic() + self._phase_s
-        beat, due_s = 1, 0.0
         while time.monotonic() < self._until[0]:
             time.sleep(max(next_s - time.monotonic(), 0.0))
             next_s = max(next_s + self._interval_s, time.monotonic())
-            beat += 1
             asked_s = time.monotonic()
-            if self._sparing and asked_s + self._interval_s <= due_s:
-                continue
             try:
-                counted = self._sparing or beat % self._counted_every == 0
-                loaded = self._changing and (beat + self._number) // self._changing % 2
-                answer = self._api.heartbeat(heartbeat(self._agent, beat, counted=counted, loaded=loaded))
+                if not self._sparing:
+                    self._heartbeats.send()
+                elif not self._heartbeats.send_if_due():
+                    continue
             except MessagingError:
                 self.unanswered += 1
             else:
-                due_s = asked_s + answer.due_s
                 self.times_s.append((asked_s, time.monotonic() - asked_s))
 
 

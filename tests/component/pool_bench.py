@@ -247,7 +247,7 @@ class PoolBench(SchedulerCalls):
                     Slot(name=f"{name}/card-0/r0", host=name, card="card-0", region="r0", board=board, kind=kind),
                     Processor(name=f"{name}/pcpu/0", host=name, number=0),
                 )  # fmt: skip
-        self.store.note_alive({"node-1": LastBeat(0, 0, (), COUNTERS)}, 1000.0)
+        self.store.note_alive({"node-1": LastBeat("", 0, 0, (), COUNTERS)}, 1000.0)
         self.store.beat(OWNER, time.time())
         self.agents = {}
 
@@ -333,7 +333,7 @@ class PoolBench(SchedulerCalls):
         """Record that the input of a job arrives at its host at `bps` (bit/s)."""
         found = self.tx.job(job)
         flow = ObservedFlow(job=job, attempt=found.attempt, bps=bps)
-        self.store.note_alive({found.host: LastBeat(0, 0, (flow,), None)}, time.time())
+        self.store.note_alive({found.host: LastBeat("", 0, 0, (flow,), None)}, time.time())
 
     def has_run(self, jobs):
         """Record a run of 0.25 s for each of these jobs, for the time models."""

@@ -18,7 +18,7 @@ from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.gathering import SignedClient
 from fpga_pool.rpc.identity import Role, Signer
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, transport
+from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, LIFE_SIGNS_TOPIC, SCHEDULER_TOPIC, transport
 from fpga_pool.transfer import frames
 from support.deployment import Deployment
 from support.waiting import wait_until
@@ -262,14 +262,28 @@ def test_a_replayed_command_is_not_executed_again(scene, tmp_path):
     assert scene.client.slots() == slots
 
 
-def test_a_replayed_heartbeat_is_not_believed(scene):
+def test_a_replayed_heartbeat_is_not_believed(scene, tmp_path):
     scheduler, before = scene.peers["scheduler"], scene.host()
-    heartbeat = scene.wire.tap(scheduler.key)("heartbeat")
+    heartbeat_of = scene.wire.tap(scheduler.key)
+    assert scene.works(tmp_path)  # a host at rest sends life signs
+    heartbeat = heartbeat_of("heartbeat")
     wait_until(lambda: scene.host().heard_at > before.heard_at, "a later heartbeat was heard")
     refused = scheduler.refused()
     scene.wire.call(scheduler.key, again(heartbeat))
     wait_until(lambda: scheduler.refused() > refused, "the refusal is counted")
     scene.said(SCHEDULER, r"refused heartbeat: call \d+ of this client was received before")
+
+
+def test_a_replayed_life_sign_is_not_believed_and_an_unreadable_one_is_skipped(scene):
+    scheduler = scene.peers["scheduler"]
+    life_sign = scene.wire.tap(LIFE_SIGNS_TOPIC)("alive")
+    before, refused = scene.host(), scheduler.refused()
+    scene.wire.send(LIFE_SIGNS_TOPIC, b"no JSON")
+    scene.wire.call(LIFE_SIGNS_TOPIC, life_sign)
+    wait_until(lambda: scheduler.refused() >= refused + 2, "both are counted")
+    scene.said(SCHEDULER, r"refused alive: call \d+ of this client was received before")
+    scene.said(SCHEDULER, f"skipped a cast to {LIFE_SIGNS_TOPIC}")
+    wait_until(lambda: scene.host().heard_at > before.heard_at, "later life signs are heard")
 
 
 def test_of_two_agents_with_one_name_the_second_is_not_listened_to_and_gets_no_commands(scene, tmp_path):

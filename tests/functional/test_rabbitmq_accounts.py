@@ -1,8 +1,11 @@
 """Accounts with the permissions that each role needs: its calls succeed, and messages for others cannot be read."""
 
 import contextlib
+import itertools
 import queue
+import socket
 import uuid
+from types import SimpleNamespace
 
 import amqp
 import kombu
@@ -12,17 +15,29 @@ from amqp.exceptions import AccessRefused
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from oslo_config import cfg
 
+from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import GuestTier
 from fpga_pool.model.lifecycle.notifications import Notification
 from fpga_pool.model.messages.requests import Page
 from fpga_pool.model.objects.pool import Host, Lease
+from fpga_pool.rpc import casts
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.casts import CastReader
 from fpga_pool.rpc.identity import Identity, Role
 from fpga_pool.rpc.notifier import FAILED, GROUP, SENT, publisher
 from fpga_pool.rpc.permissions import permissions
 from fpga_pool.rpc.reachable import ReachableServer
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, TARGET, Refusals, answers, transport
+from fpga_pool.rpc.transport import (
+    AGENT_TOPIC,
+    EXCHANGE,
+    LIFE_SIGNS_TOPIC,
+    SCHEDULER_TOPIC,
+    TARGET,
+    Refusals,
+    answers,
+    transport,
+)
 from support.peers import agent_gate, scheduler_gate
 from support.waiting import SOON_S, wait_until
 
@@ -54,6 +69,17 @@ class SchedulerEndpoint:
     @answers
     def wake(self, context: dict) -> None:
         self.woken += 1
+
+
+class LifeSigns:
+    target = TARGET
+
+    def __init__(self):
+        self.heard = []
+
+    @answers
+    def alive(self, context: dict, host: str, agent_id: str, boot: int, beat: int, counters: dict | None) -> None:
+        self.heard.append((host, agent_id, boot, beat, counters))
 
 
 class AgentEndpoint:
@@ -113,6 +139,69 @@ def test_each_role_can_call_what_it_has_to(pool):
     assert SchedulerAPI(transports["api"], Identity(Role.API, "a", key), timeout_s=SOON_S).hosts() == []
     SchedulerAPI(transports["scheduler"], Identity(Role.SCHEDULER, "s", key), timeout_s=SOON_S).wake()
     wait_until(lambda: scheduler.woken, "schedulers wake each other")
+
+
+@pytest.fixture
+def reader(pool):
+    """Return a scheduler's reader of life signs, and what it has heard."""
+    transports, key, _ = pool
+    heard = LifeSigns()
+    made = CastReader(transports["scheduler"], LIFE_SIGNS_TOPIC, [heard], scheduler_gate(key), Refusals())
+    yield made, heard
+    made.close()
+
+
+def send_life_sign(pool, name, beat):
+    transports, key, _ = pool
+    agent = SchedulerAPI(transports[name], Identity(Role.AGENT, f"{name}.example", key), timeout_s=SOON_S)
+    agent.alive(SimpleNamespace(host=f"{name}.example", agent_id="secret", boot=1, beat=beat, counters=None))
+
+
+def hears(reader, name, beat):
+    """Return whether this life sign has arrived."""
+    reading, signs = reader
+    with contextlib.suppress(ServiceUnavailable):  # its connection is broken; the next step opens another one
+        reading.read()
+    return (f"{name}.example", "secret", 1, beat, None) in signs.heard
+
+
+def test_life_signs_of_agents_reach_a_scheduler_whichever_reads_them(pool, reader):
+    hears(reader, "one", 0)  # declares the queue
+    for name in ("one", "two"):
+        for beat in (1, 2):
+            send_life_sign(pool, name, beat)
+        wait_until(lambda name=name: hears(reader, name, 2), f"the life sign of {name} is heard")
+    assert sorted(reader[1].heard) == [
+        (f"{name}.example", "secret", 1, beat, None) for name in ("one", "two") for beat in (1, 2)
+    ]
+
+
+def test_a_reader_of_life_signs_declares_what_a_peer_has_deleted(pool, reader, accounts, monkeypatch):
+    monkeypatch.setattr(casts, "CONNECTION_S", 1.0)
+    hears(reader, "one", 0)
+    with kombu.Connection(f"amqp{accounts.url.removeprefix('rabbit')}") as connection:
+        connection.default_channel.queue_unbind(LIFE_SIGNS_TOPIC, EXCHANGE, LIFE_SIGNS_TOPIC)
+    beats = itertools.count(1)
+
+    def is_heard_again():
+        beat = next(beats)
+        send_life_sign(pool, "one", beat)
+        return hears(reader, "one", beat)
+
+    wait_until(is_heard_again, "the queue is bound again")
+    with kombu.Connection(f"amqp{accounts.url.removeprefix('rabbit')}") as connection:
+        connection.default_channel.queue_delete(LIFE_SIGNS_TOPIC)
+    wait_until(is_heard_again, "the queue is declared again")
+
+
+def test_a_reader_of_life_signs_connects_again(pool, reader):
+    reading, _ = reader
+    reading.read()
+    reading._amqp.transport.sock.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(ServiceUnavailable, match=f"casts to {LIFE_SIGNS_TOPIC} cannot be read"):
+        reading.read()
+    send_life_sign(pool, "one", 1)
+    wait_until(lambda: hears(reader, "one", 1), "it reads again")
 
 
 @pytest.mark.long

@@ -29,17 +29,18 @@ from fpga_pool.model.objects.quotas import ProjectLimits
 from fpga_pool.model.rules.instance.instances import check_functions_in_use
 from fpga_pool.placement.client import PlacementClient, open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.casts import CastReader
 from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
 from fpga_pool.rpc.notifier import departures, publisher
 from fpga_pool.rpc.reachable import ReachableServer
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.tracing import is_profiled
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC, limit_unreadable
+from fpga_pool.rpc.transport import LIFE_SIGNS_TOPIC, SCHEDULER_TOPIC, limit_unreadable
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.configured import scheduler_settings
 from fpga_pool.services.loop import exclusive
 from fpga_pool.services.scheduler.cloud.tier_migrations import MigrationLimits
-from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.endpoint import LifeSignEndpoint, SchedulerEndpoint
 from fpga_pool.services.scheduler.planner import online_rule
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.options import open_store
@@ -107,8 +108,10 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         endpoints = [SchedulerEndpoint(service)]
         gate = Gate(service.keys, SCHEDULER_METHODS)
         listening = ReachableServer(messages, SCHEDULER_TOPIC, name, endpoints, gate, service.refusals, CALLED_EACH_S)
+        life_signs = CastReader(messages, LIFE_SIGNS_TOPIC, [LifeSignEndpoint(service)], gate, service.refusals)
+        service.heartbeat_intake.life_signs = life_signs
         limit_unreadable(service.refusals)
-        ends.callback(end_messages, [listening.stop, listening.wait, messages.cleanup])
+        ends.callback(end_messages, [life_signs.close, listening.stop, listening.wait, messages.cleanup])
         # Its shards are released first, so that others take them over while the last messages are answered.
         ends.callback(attempt, [service.stop])
         service.ownership.follow_pool_time()  # its answers set the clocks of the agents

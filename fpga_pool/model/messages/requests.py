@@ -104,11 +104,13 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
-    """The answer to a heartbeat: the pool's time in UTC seconds, and how soon the next one has to follow."""
+    """The answer to a heartbeat: the pool's time in UTC seconds, and how soon others have to follow without news."""
 
     at: float
-    #: Seconds within which another heartbeat has to arrive, even if it says nothing new.
+    #: Seconds within which another heartbeat, or a life sign, has to arrive.
     due_s: float
+    #: Seconds until which life signs suffice; not after `due_s` if the pool reads none.
+    full_due_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

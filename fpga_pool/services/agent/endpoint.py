@@ -1,8 +1,11 @@
 """The agent's side of its RPC interface (`rpc.agent_api`)."""
 
 import hashlib
+import logging
 import threading
 import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +16,13 @@ from fpga_pool.model.catalogue import Catalogue, Function
 from fpga_pool.model.exceptions import BitstreamRefused, NotFound
 from fpga_pool.model.messages.agents import Command, Outcome
 from fpga_pool.model.objects.bitstreams import BitstreamInfo
+from fpga_pool.model.objects.history import Cause
 from fpga_pool.rpc.identity import key_text
-from fpga_pool.rpc.transport import TARGET, answers
+from fpga_pool.rpc.tracing import on_behalf_of
+from fpga_pool.rpc.transport import TARGET, Refusals, answers
 from fpga_pool.services.agent.service import AgentService
+
+LOG = logging.getLogger(__name__)
 
 #: How long results about the library are cached, because each check reads all of it.
 REMEMBERED_S = 10.0
@@ -31,7 +38,28 @@ class AgentEndpoint:
 
     @answers
     def execute(self, context: dict[str, Any], shard: str, epoch: int, commands: list[Command]) -> list[Outcome]:
-        return self._service.execute(shard, epoch, commands)
+        outcomes = self._service.execute(shard, epoch, commands)
+        note_outcomes(self._service.settings.host, commands, outcomes, self._service.refusals)
+        return outcomes
+
+
+def note_outcomes(host: str, commands: Sequence[Command], outcomes: Sequence[Outcome], refusals: Refusals) -> None:
+    """Log one line for all accepted commands of a request; log and count each command with another outcome.
+
+    Must be called in a thread that answers a call.
+    """
+    accepted: dict[Cause, Counter[str]] = {}
+    for command, outcome in zip(commands, outcomes, strict=True):
+        if outcome.outcome == "accepted":
+            if any(command.cause):
+                accepted.setdefault(command.cause, Counter())[type(command.action).__name__] += 1
+            continue
+        refusals.note(f"fpga_pool.command_{outcome.outcome}")
+        with on_behalf_of(command.cause):
+            LOG.warning("%s command %s: %s", outcome.outcome, outcome.command, outcome.reason or "already done")
+    for cause, counts in accepted.items():
+        with on_behalf_of(cause):
+            LOG.info("host %s: accepted %s", host, ", ".join(f"{count} {what}" for what, count in counts.items()))
 
 
 class LibraryEndpoint:

@@ -25,7 +25,7 @@ def agent_samples(agent: "AgentService") -> Iterator[Sample]:
     streams = agent.counters()
     yield from (Sample(table.AGENT_SLOTS, states[state], (state.value,)) for state in SlotState)
     yield from (Sample(table.AGENT_JOBS, phases[phase], (phase.value,)) for phase in Phase)
-    yield Sample(table.AGENT_HEARTBEAT_AGE, agent.heartbeat_age_s())
+    yield Sample(table.AGENT_HEARTBEAT_AGE, agent.heartbeats.age_s())
     yield Sample(table.UNSENT_REPORTS, agent.unreported())
     flows = agent.jobs.meter.rates()
     yield Sample(table.FLOWS, len(flows))

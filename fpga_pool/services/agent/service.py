@@ -3,7 +3,6 @@
 import itertools
 import logging
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -25,14 +24,14 @@ from fpga_pool.model.messages.agents import Command, Heartbeat, ObservedSlot, Ou
 from fpga_pool.model.messages.requests import SourceTicket
 from fpga_pool.model.objects.links import SlotLinks
 from fpga_pool.model.objects.pool import SlotState
-from fpga_pool.model.values import changed, shared
+from fpga_pool.model.values import shared
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.agent.designs import Designs
 from fpga_pool.services.agent.gatherer import Gatherer
+from fpga_pool.services.agent.heartbeats import Heartbeats
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.metrics import agent_samples
-from fpga_pool.services.agent.outcomes import note_outcomes
 from fpga_pool.services.agent.processes import Processes
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.shaper import FlowShaper
@@ -135,24 +134,18 @@ class AgentService:
         self.jobs.progress = lambda slot: self.slots[slot].progress()
         self.jobs.wake = lambda slot: self.slots[slot].wake()
         self.jobs.stop = lambda slot, job, attempt: self.slots[slot].stop(job, attempt)
-        #: A heartbeat with no unsent reports must not be overtaken by a later report.
-        self._heartbeat_first = threading.Lock()
+        self.heartbeats = Heartbeats(scheduler, self.heartbeat, self.meter, clock, settings.heartbeat_s)
         #: Whether the scheduler has not accepted the last reports.
         self._repeats = False
         self._reporting = Loop(
             f"report-{settings.host}", self._report, lambda: settings.heartbeat_s if self._repeats else IDLE_S
         )
-        self._beating = Loop(f"beat-{settings.host}", self._beat, self._beat_pause_s)
+        self._beating = Loop(f"beat-{settings.host}", self._beat, self.heartbeats.pause_s)
         #: Called with True when this agent becomes the one that represents its host, with False when another one does.
         self.on_speaking: Callable[[bool], object] = lambda _: None
         self._speaks = False
         #: Returns the virtual machines of this host that may be requesters.
         self.servers: Callable[[], tuple[messages.ObservedServer, ...] | None] = tuple
-        #: Content of the last heartbeat, if it was accepted, without what changes in each of them.
-        self._accepted: Heartbeat | None = None
-        #: When a heartbeat was accepted last, by the monotonic clock, and in how many seconds the next one is due.
-        self._accepted_s = time.monotonic()
-        self._due_s = 0.0
         self.jobs.on_report = self._reporting.wake
         self._ganging = self._gang_loop()
         self._call_took_s = 0.0
@@ -213,7 +206,6 @@ class AgentService:
         Raises StaleEpoch if a later owner of the shard is known.
         """
         outcomes = self.jobs.execute(shard, epoch, commands, [self._elsewhere(command) for command in commands])
-        note_outcomes(self.settings.host, commands, outcomes, self.refusals)
         if self._ganging is not None:
             self._ganging.wake()
         return outcomes
@@ -239,10 +231,6 @@ class AgentService:
         """Return the current state of the slots."""
         with self.jobs.changed:
             return self._machine.observed_slots()
-
-    def heartbeat_age_s(self) -> float:
-        """Return the seconds since the last accepted heartbeat, or since this agent was created."""
-        return time.monotonic() - self._accepted_s
 
     def unreported(self) -> int:
         """Return the number of reports that wait in the journal."""
@@ -275,37 +263,12 @@ class AgentService:
         time.sleep(WATCH_S)
         return sum(worker.watch() for worker in self.slots.values()) > 0
 
-    def beat(self, *, unchanged: bool = True) -> bool:
-        """Send a heartbeat now, and follow the pool's clock; return False if it was left out.
-
-        Without `unchanged`, one that says nothing new is left out if the scheduler does not expect one yet.  Raises
-        what `SchedulerAPI.heartbeat` raises.
-        """
-        with self._heartbeat_first:
-            asked_at, heartbeat = self._clock(), self.heartbeat()
-            content = changed(heartbeat, beat=0, at=0.0)
-            is_early = self.heartbeat_age_s() + self._beat_pause_s() <= self._due_s
-            if not unchanged and content == self._accepted and is_early:
-                return False
-            self._accepted = None
-            answer = self._scheduler.heartbeat(changed(heartbeat, counters=self.meter.measure(asked_at)))
-            self._clock.agree(answer.at, asked_at, self._clock())
-            self._accepted, self._accepted_s, self._due_s = content, time.monotonic(), answer.due_s
-            return True
-
-    def _beat_pause_s(self) -> float:
-        """Return the seconds until the next heartbeat; twice as many if there is no work, and none is due for long."""
-        last, pause_s = self._accepted, self.settings.heartbeat_s
-        if last is None or last.jobs or last.processes or last.unreported:
-            return pause_s
-        return max(pause_s, min(2 * pause_s, self._due_s / 5))
-
     def _beat(self) -> bool:
         try:
             if not self._speaks:
                 self._scheduler.claim(self.settings.host, self.agent_id)
                 self._speak(speaks=True)
-            if self.beat(unchanged=False):
+            if self.heartbeats.send_if_due():
                 self._tidy_up()  # nothing expires by an unconfirmed clock
         except NotEnrolled:
             self._enroll()  # logs the result
@@ -356,7 +319,7 @@ class AgentService:
         time.sleep(min(max(TOGETHER_S, self._call_took_s), LONGEST_PAUSE_S))
         self.jobs.await_receipts()
         self._repeats = False
-        with self._heartbeat_first:
+        with self.heartbeats.turn:
             reports = self._journal.reports(self._reports_at_once)
         if not reports:
             return False

@@ -12,6 +12,7 @@ from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMe
 from fpga_pool.model.fields import Count, Id, ProjectId
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
+from fpga_pool.model.messages.counters import HostCounters
 from fpga_pool.model.messages.requests import (
     SMALL_INPUT_BYTES,
     Calibration,
@@ -310,7 +311,8 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
         if repairs:
             self._service.work_arrived()
         # After repairs, the host is compared once more, as soon as possible.
-        return HeartbeatAnswer(at=self._service.clock(), due_s=0.0 if repairs else self._service.heartbeat_due_s)
+        due_s, full_due_s = (0.0, 0.0) if repairs else self._service.heartbeats_due_s()
+        return HeartbeatAnswer(at=self._service.clock(), due_s=due_s, full_due_s=full_due_s)
 
     @answers
     def report(self, context: Context, host: str, agent_id: str, reports: list[Any]) -> None:
@@ -355,6 +357,21 @@ class SchedulerEndpoint(DesignRequests, DryRunRequests, HardwareRequests, Tenant
         except (InvalidInput, HostTaken, LateMessage):
             self._service.heartbeat_intake.refused(str(host))
             raise
+
+
+class LifeSignEndpoint:
+    """Records the life signs of agents."""
+
+    target = TARGET
+
+    def __init__(self, service: SchedulerService) -> None:
+        self._service = service
+
+    @answers
+    def alive(
+        self, context: Context, host: str, agent_id: str, boot: int, beat: int, counters: HostCounters | None
+    ) -> None:
+        self._service.heartbeat_intake.alive(host, agent_id, boot, beat, counters)
 
 
 def _movable(tx: Transaction, job: Job | None, batch_uuid: str, request: TicketRequest) -> Job:

@@ -15,6 +15,7 @@ from typing import cast
 
 from fpga_pool.model.exceptions import FpgaPoolError, NotEnrolled, NotFound
 from fpga_pool.model.messages.agents import Heartbeat, Report
+from fpga_pool.model.messages.counters import HostCounters
 from fpga_pool.model.objects.hosts import require_known_place
 from fpga_pool.model.objects.pool import Shard
 from fpga_pool.model.rules.shared.reconcile import Repair, apply_heartbeat, require_later
@@ -22,6 +23,7 @@ from fpga_pool.model.rules.shared.reports import apply_reports, require_agent
 from fpga_pool.model.rules.shared.sharding import ShardRule
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
+from fpga_pool.rpc.casts import CastReader
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import LastBeat, Store, confirm_place
@@ -32,6 +34,8 @@ LOG = logging.getLogger(__name__)
 #: A host sends at least this many heartbeats within the time after which it is considered lost, and one within the
 #: second, in seconds, so that an agent notices within a while if no scheduler accepts any.
 HEARTBEATS, LONGEST_DUE_S = 3, 20.0
+#: As long as a host has no news, so many of them may be life signs before one is a full heartbeat again.
+LIFE_SIGNS = 5
 #: While its shard changes, one in this many heartbeats of a host is compared in full, even if it contains nothing new.
 FULL_EVERY = 4
 #: Such comparisons are done for one host at a time, and at least this many seconds apart, unless a host has waited for
@@ -68,6 +72,8 @@ class HeartbeatIntake:
         self._generations: Mapping[str, int] = {}
         #: Hosts whose enrolment has no address yet, because an operator has approved their keys again.
         self._unconfirmed: set[str] = set()
+        #: Reads the life signs of agents; None if agents are to send heartbeats only.
+        self.life_signs: CastReader | None = None
         #: When any heartbeat arrived last, by the monotonic clock.
         self._heard_s = -math.inf
         #: When a host without news was last compared in full, and the host that is being compared.
@@ -79,6 +85,15 @@ class HeartbeatIntake:
             known = next((known for known in tx.hosts() if known.name == host), None)
         if known is not None and known.alive:
             require_agent(known, agent_id)
+
+    def due_s(self, host_timeout_s: float) -> tuple[float, float]:
+        """Return the seconds within which another heartbeat or life sign of a host has to arrive, and a heartbeat."""
+        due_s = min(host_timeout_s / HEARTBEATS, LONGEST_DUE_S)
+        return due_s, due_s if self.life_signs is None else (LIFE_SIGNS + 1) * due_s
+
+    def unread_s(self) -> float:
+        """Return the seconds for which no life signs could be read."""
+        return 0.0 if self.life_signs is None else self.life_signs.age_s()
 
     def heard_s(self) -> float:
         """Return the seconds since the last heartbeat of any host."""
@@ -105,12 +120,23 @@ class HeartbeatIntake:
                 if self._comparing == heard.host:
                     self._comparing = ""
         with self._lock:
-            self._note(heard)
+            self._note(heard.host, _last(heard))
             # After repairs, the next heartbeat is compared in full as well.
             self._known[heard.host] = _Known(
                 content, heard.beat, found.name, found.pool_generation, FULL_EVERY if repairs else 0
             )
         return repairs
+
+    def alive(self, host: str, agent_id: str, boot: int, beat: int, counters: HostCounters | None) -> None:
+        """Record a life sign of a host; no effect unless it is later than the last heartbeat of the same agent."""
+        self._heard_s = time.monotonic()
+        with self._lock:
+            known = self._known.get(host)
+            if known is not None and known.content.agent_id == agent_id:
+                if (boot, beat) <= (known.content.boot, known.beat):
+                    return
+                known.repeats, known.beat = known.repeats + 1, beat
+            self._note(host, LastBeat(agent_id, boot, beat, (), counters))
 
     def report(self, host: str, agent_id: str, numbered: list[tuple[int, Report]]) -> list[str]:
         """Store reports of a host; return the reasons for which reports were ignored."""
@@ -129,7 +155,15 @@ class HeartbeatIntake:
         except FpgaPoolError as error:
             LOG.debug("a refused message of %s was not counted: %s", host, error)
 
-    def flush(self) -> bool:
+    def step(self) -> None:
+        """Read the life signs that have arrived, and record which hosts are alive."""
+        try:
+            if self.life_signs is not None:
+                self.life_signs.read()
+        finally:
+            self.flush()
+
+    def flush(self) -> None:
         """Record which hosts are alive, in one transaction.
 
         The next heartbeats of hosts that are lost, or whose address is to be confirmed, are compared in full.
@@ -144,7 +178,6 @@ class HeartbeatIntake:
                 self._generations, self._unconfirmed = generations, unconfirmed
                 for host in (lost | unconfirmed) & alive.keys():
                     self._known.pop(host, None)
-        return False
 
     def _apply(self, tx: Transaction, heard: Heartbeat) -> tuple[list[Repair], Shard]:
         if heard.host not in self._unconfirmed and _is_confirmed(tx, heard):
@@ -170,14 +203,15 @@ class HeartbeatIntake:
                 return False
             known.repeats += 1
             known.beat = heard.beat
-            self._note(heard)
+            self._note(heard.host, _last(heard))
             return True
 
-    def _note(self, heard: Heartbeat) -> None:
+    def _note(self, host: str, last: LastBeat) -> None:
         """Keep a heartbeat for the next flush, with the last counters if it has none; call this with the lock held."""
-        before = self._alive.get(heard.host)
-        counters = heard.counters or (before.counters if before is not None and before.boot == heard.boot else None)
-        self._alive[heard.host] = LastBeat(heard.boot, heard.beat, heard.flows, counters)
+        before = self._alive.get(host)
+        if before is not None and before[:2] == last[:2] and last.counters is None:
+            last = last._replace(counters=before.counters)
+        self._alive[host] = last
 
     def _is_due(self, host: str, known: _Known) -> bool:
         """Return whether a heartbeat without news is to be compared in full now."""
@@ -209,6 +243,10 @@ class HeartbeatIntake:
         else:
             self._shards[host] = shard
         return shard
+
+
+def _last(heard: Heartbeat) -> LastBeat:
+    return LastBeat(heard.agent_id, heard.boot, heard.beat, heard.flows, heard.counters)
 
 
 def _is_confirmed(tx: Transaction, heard: Heartbeat) -> bool:

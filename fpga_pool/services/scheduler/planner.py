@@ -249,6 +249,8 @@ class DesignCatalogue:
     def __init__(self, catalogue: Catalogue, store: Store) -> None:
         self._own, self._store = catalogue, store
         self._last: tuple[Sequence[str], Catalogue] = [], catalogue
+        #: By shard: the last generation in which there was nothing to withdraw.
+        self._settled: dict[str, int] = {}
 
     def visible(self, tx: SqlTransaction, project_id: str, named: Iterable[str] | None = None) -> Catalogue:
         """Return the catalogue with all functions that jobs of a project may name; those in `named` suffice."""
@@ -276,7 +278,9 @@ class DesignCatalogue:
     def withdraw(self, shard: str, writer: ShardWriter, clock: Clock) -> int:
         """Withdraw designs that are not approved from a shard: see `rules.shared.designs.withdraw`."""
         with self._store.reading(shard) as reading:
-            if self._is_settled(reading):
+            generation = reading.generations()[shard]
+            if self._settled.get(shard) == generation or self._is_settled(reading):
+                self._settled[shard] = generation
                 return 0
 
         def change(writing: Transaction) -> int:

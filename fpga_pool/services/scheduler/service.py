@@ -39,7 +39,7 @@ from fpga_pool.services.scheduler.cloud.tier_migrations import POLL_S as MOVES_S
 from fpga_pool.services.scheduler.cloud.tier_migrations import MigrationLimits, TierMigrations
 from fpga_pool.services.scheduler.dry_runs.turns import DryRuns
 from fpga_pool.services.scheduler.enrolment import KeyRing
-from fpga_pool.services.scheduler.heartbeats import HEARTBEATS, LONGEST_DUE_S, HeartbeatIntake
+from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
 from fpga_pool.services.scheduler.metrics import SchedulerEvents, SchedulerState
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.ownership import RARER, OwnedShard, Ownership
@@ -342,10 +342,9 @@ class SchedulerService:
         owned.start()
         return owned
 
-    @property
-    def heartbeat_due_s(self) -> float:
-        """Seconds after a heartbeat of a host within which another one has to arrive."""
-        return min(self.settings.pool.host_timeout_s / HEARTBEATS, LONGEST_DUE_S)
+    def heartbeats_due_s(self) -> tuple[float, float]:
+        """Return the seconds within which another heartbeat or life sign of a host has to arrive, and a heartbeat."""
+        return self.heartbeat_intake.due_s(self.settings.pool.host_timeout_s)
 
     @contextmanager
     def hearing_hosts(self) -> Iterator[None]:
@@ -377,11 +376,15 @@ class SchedulerService:
 
     def _note_alive(self) -> bool:
         with self.hearing_hosts():
-            return self.heartbeat_intake.flush()
+            self.heartbeat_intake.step()
+        return False
 
     def _listen(self) -> bool:
         """Call this scheduler as agents do, if none has for a while; while that fails, no silent host is lost."""
-        if self.heartbeat_intake.heard_s() < self.heartbeat_due_s:
+        due_s, _ = self.heartbeats_due_s()
+        if self.heartbeat_intake.unread_s() > due_s + self._hearing_interval_s():
+            self.ownership.deaf()
+        if self.heartbeat_intake.heard_s() < due_s:
             return False
         try:
             self._peers.describe(self.settings.name)

@@ -44,7 +44,7 @@ def pool(tmp_path_factory, new_pool):
     """Return a pool with at least two objects of each kind."""
     pool = new_pool(tmp_path_factory.mktemp("pool"), 100)
     measured = next(iter(pool.counters())).counters
-    pool.store.note_alive({"node-2": LastBeat(0, 0, (), measured)}, 1000.0)
+    pool.store.note_alive({"node-2": LastBeat("", 0, 0, (), measured)}, 1000.0)
     pool.have_used(["demo"], ["aes", "sha256"])
     pool.plans_at_once = False
     yield pool
@@ -80,7 +80,7 @@ def uuids(api, pool):
     jobs = pool.tx.batch_jobs(found["batch"])
     pool.has_run(jobs)
     flows = tuple(ObservedFlow(job=job.uuid, attempt=job.attempt, bps=1e6) for job in jobs)
-    pool.store.note_alive({"node-1": LastBeat(0, 0, flows, None)}, time.time())
+    pool.store.note_alive({"node-1": LastBeat("", 0, 0, flows, None)}, time.time())
     found["job"] = jobs[0].uuid
     design = api.get("/v1/designs").json["designs"][0]
     found |= {"design": design["uuid"], "function": design["function"]}

@@ -16,8 +16,8 @@ from fpga_pool.rpc.tracing import causing_request, current_ids
 from fpga_pool.rpc.transport import (
     LOOK_AGAIN_S,
     TARGET,
+    Dispatcher,
     Refusals,
-    _Dispatcher,
     _Greeter,
     answers,
     limit_unreadable,
@@ -161,7 +161,7 @@ def test_a_thread_that_listens_looks_again_no_sooner_than_we_want(call):  # set 
 
 def test_refused_calls_do_not_fill_the_log(refusals, caplog):
     """An agent that waits for approval repeats its heartbeat every second."""
-    dispatcher = _Dispatcher([Endpoint()], "topic", Gate(lambda _role, _name: (), {}), refusals)
+    dispatcher = Dispatcher([Endpoint()], "topic", Gate(lambda _role, _name: (), {}), refusals)
     for _ in range(30):
         with pytest.raises(messaging.ExpectedException):
             dispatcher.dispatch(SimpleNamespace(message={"method": 7}, ctxt={}, client_timeout=None))
@@ -185,7 +185,7 @@ def test_refused_calls_do_not_fill_the_log(refusals, caplog):
 )
 def test_an_unsigned_call_that_is_none_is_refused_in_a_line(refusals, caplog, wrong):
     gate = Gate(lambda _role, _name: (), {})
-    dispatcher = _Dispatcher([_Greeter("one", gate)], "topic", gate, refusals)
+    dispatcher = Dispatcher([_Greeter("one", gate)], "topic", gate, refusals)
     call = {"method": "greet", "args": {}, "version": "1.0"}
     assert dispatcher.dispatch(SimpleNamespace(message=call, ctxt={}, client_timeout="zz")) == {
         "name": "one",
@@ -200,7 +200,7 @@ def test_an_unsigned_call_that_is_none_is_refused_in_a_line(refusals, caplog, wr
 
 @pytest.mark.parametrize("queue", [["a"], 7, "q" * 256], ids=["list", "number", "long"])
 def test_a_call_whose_answer_has_no_queue_is_refused_and_not_answered(refusals, queue):
-    dispatcher = _Dispatcher([Endpoint()], "topic", Gate(lambda _role, _name: (), {}), refusals)
+    dispatcher = Dispatcher([Endpoint()], "topic", Gate(lambda _role, _name: (), {}), refusals)
     call = {"method": "greet", "args": {}, "version": "1.0"}
     incoming = SimpleNamespace(message=call, ctxt={}, reply_q=queue, orig_msg_id="1", client_timeout=None)
     with pytest.raises(messaging.ExpectedException):
@@ -222,7 +222,7 @@ def test_a_call_whose_answer_has_no_queue_is_refused_and_not_answered(refusals, 
     ids=["lines in a method", "long method", "lines in a name", "long name", "escape", "long signature"],
 )
 def test_who_has_no_key_writes_no_line_of_his_own_into_the_log_and_not_a_long_one(refusals, caplog, method, envelope):
-    dispatcher = _Dispatcher([Endpoint()], "topic", Gate(lambda _role, _name: (), {}), refusals)
+    dispatcher = Dispatcher([Endpoint()], "topic", Gate(lambda _role, _name: (), {}), refusals)
     context = {"role": "agent", "name": "node-1", "client": "c", "number": 1, "run": "", "signature": ""} | envelope
     message = {"method": method, "args": {"host": context["name"]}, "version": "1.0"}
     with pytest.raises(messaging.ExpectedException):

@@ -263,7 +263,7 @@ def test_what_is_added_and_removed_is_seen(store, pool, make):
 
 def test_the_last_heartbeat_of_a_host_is_told_to_who_asks_for_it(store, pool):
     host = pool[0]
-    store.note_alive({host.name: LastBeat(host.boot, 7, (), None)}, 2.0)
+    store.note_alive({host.name: LastBeat(host.agent_id, host.boot, 7, (), None)}, 2.0)
     with store.transaction(SHARD) as tx:
         tx.save(replace(tx.host(host.name), reported=3))
         heard = tx.host(host.name, heard=True)

@@ -100,7 +100,10 @@ class Scheduler:
         self.ahead_s = 0.0
         #: Within how many seconds it expects another heartbeat.
         self.due_s = 0.0
+        #: Until how many seconds life signs suffice.
+        self.full_due_s = 0.0
         self.heartbeats = []
+        self.life_signs = []
         self.reports = []
 
     def claim(self, host, agent_id):
@@ -117,7 +120,11 @@ class Scheduler:
     def heartbeat(self, heartbeat):
         self.claim(heartbeat.host, heartbeat.agent_id)
         self.heartbeats.append(heartbeat)
-        return HeartbeatAnswer(at=heartbeat.at + self.ahead_s, due_s=self.due_s)
+        return HeartbeatAnswer(at=heartbeat.at + self.ahead_s, due_s=self.due_s, full_due_s=self.full_due_s)
+
+    def alive(self, heartbeat):
+        self._answer()
+        self.life_signs.append(heartbeat)
 
     def report(self, host, agent_id, numbered):
         self._answer()

@@ -9,7 +9,7 @@ from oslo_context.fixture import ClearRequestContext
 from fpga_pool.model.messages.agents import Outcome
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import Refusals
-from fpga_pool.services.agent.outcomes import note_outcomes
+from fpga_pool.services.agent.endpoint import note_outcomes
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def lines():
     found = []
     handler = logging.Handler()
     handler.emit = lambda record: found.append((get_current().request_id, record.levelname, record.getMessage()))
-    logger = logging.getLogger("fpga_pool.services.agent.outcomes")
+    logger = logging.getLogger("fpga_pool.services.agent.endpoint")
     logger.addHandler(handler)
     level = logger.level
     logger.setLevel(logging.INFO)

@@ -2,13 +2,11 @@
 
 import threading
 
-import pytest
-
 from fpga_pool.core.lattice.tasks import Topology
 from fpga_pool.drivers import host_meter
 from fpga_pool.model.agent.coalescing import coalesced
 from fpga_pool.model.agent.objects import Phase
-from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.agents import JobFinished, ObservedJob
 from fpga_pool.model.objects.links import CardLinks
 from fpga_pool.model.objects.pool import SlotState
@@ -56,10 +54,10 @@ def test_counters_are_in_the_first_heartbeat_that_is_sent_when_they_are_due_and_
     bench.assign("j")
     until(lambda: bench.told("j")[-1:] == ["JobFinished"])
     monkeypatch.setattr(host_meter, "INTERVAL_S", 0.0)
-    bench.agent.beat()
+    bench.agent.heartbeats.send()
     found = bench.scheduler.heartbeats[-1].counters
     monkeypatch.undo()
-    bench.agent.beat()
+    bench.agent.heartbeats.send()
     assert bench.scheduler.heartbeats[-1].counters is None
     assert found == bench.agent.meter.last
     assert found.memory_bytes > found.used_bytes > 0
@@ -69,37 +67,6 @@ def test_counters_are_in_the_first_heartbeat_that_is_sent_when_they_are_due_and_
     # 20 bytes of input, and a hexadecimal digest with a newline.
     assert bench.worker.moved_bytes == 20 + 65
     assert card.dma_bps > 0
-
-
-def test_a_heartbeat_that_says_nothing_new_is_left_out_until_the_scheduler_expects_one(new_bench, until):
-    bench = new_bench(heartbeat_s=100.0)  # no regular heartbeat
-    until(lambda: bench.scheduler.heartbeats)
-    bench.scheduler.due_s = 1000.0
-    assert bench.agent.beat()
-    assert not bench.agent.beat(unchanged=False)
-    bench.execute(bench.commands.assign("j"))
-    assert bench.agent.beat(unchanged=False)
-    until(lambda: not bench.agent.beat(unchanged=False))
-    sent = len(bench.scheduler.heartbeats)
-    bench.scheduler.due_s = 150.0  # the next but one regular heartbeat would be too late
-    assert bench.agent.beat()
-    assert bench.agent.beat(unchanged=False) is False
-    bench.scheduler.due_s = 99.0
-    assert bench.agent.beat()
-    assert bench.agent.beat(unchanged=False)
-    assert len(bench.scheduler.heartbeats) == sent + 3
-
-
-def test_after_a_heartbeat_that_was_not_accepted_the_next_one_is_sent(new_bench, until):
-    bench = new_bench(heartbeat_s=100.0)
-    bench.scheduler.due_s = 1000.0
-    until(lambda: bench.scheduler.heartbeats)
-    assert bench.agent.beat()
-    bench.scheduler.away = True
-    with pytest.raises(ServiceUnavailable):
-        bench.agent.beat()
-    bench.scheduler.away = False
-    assert bench.agent.beat(unchanged=False)
 
 
 def test_an_agent_speaks_for_its_host_until_another_does(new_bench, until):

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import event
 
-from fpga_pool.model.exceptions import HostTaken, InvalidInput, LateMessage
+from fpga_pool.model.exceptions import HostTaken, InvalidInput, LateMessage, ServiceUnavailable
 from fpga_pool.model.messages.agents import JobStarted, ObservedFlow, ObservedJob
 from fpga_pool.model.messages.counters import CardCounters, GuestCounters, HostCounters
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import changed
 from fpga_pool.services.scheduler import heartbeats as heartbeat_intake
-from fpga_pool.services.scheduler.heartbeats import FULL_EVERY, LONGEST_DUE_S
+from fpga_pool.services.scheduler.heartbeats import FULL_EVERY, LIFE_SIGNS, LONGEST_DUE_S
 
 
 @pytest.fixture
@@ -147,6 +147,74 @@ def test_a_lost_host_that_says_nothing_new_is_back_with_its_second_heartbeat(run
     assert running.api.hosts()[0].alive
 
 
+def alive(bench, agent, **others):
+    """Send the next heartbeat of an agent as a life sign; return its number."""
+    heartbeat = changed(agent.heartbeat(bench.clock()), **others)
+    sign = heartbeat.host, heartbeat.agent_id, heartbeat.boot, heartbeat.beat, heartbeat.counters
+    bench.service.heartbeat_intake.alive(*sign)
+    return heartbeat.beat
+
+
+def test_life_signs_are_noted_and_followed_by_heartbeats(running, agent, until):
+    running.service.ownership.pause()
+    before = generation(running)
+    heard = [alive(running, agent, counters=counters) for counters in (None, COUNTERS, None)]
+    until(lambda: beat(running) == heard[-1])
+    assert running.api.counters()[0].counters == COUNTERS
+    running.api.heartbeat(agent.heartbeat(running.clock()))
+    until(lambda: beat(running) == heard[-1] + 1)
+    assert generation(running) == before
+
+
+def test_a_life_sign_of_another_agent_or_start_or_from_before_is_without_effect(running, agent, until):
+    running.service.ownership.pause()
+    late = agent.heartbeat(running.clock())
+    last = alive(running, agent)
+    for others in ({"beat": late.beat}, {"agent_id": "another"}, {"boot": 2}):
+        running.service.heartbeat_intake.flush()
+        alive(running, agent, **others)
+    running.service.heartbeat_intake.flush()
+    assert beat(running) == last
+    with pytest.raises(LateMessage):
+        running.api.heartbeat(late)
+
+
+def test_a_lost_host_is_back_with_a_heartbeat_not_with_a_life_sign(running, agent):
+    running.service.ownership.pause()
+    with running.store.transaction("default") as tx:
+        tx.save(changed(tx.host(agent.name), alive=False))
+    alive(running, agent)
+    running.service.heartbeat_intake.flush()
+    assert not running.api.hosts()[0].alive
+    running.api.heartbeat(agent.heartbeat(running.clock()))
+    assert running.api.hosts()[0].alive
+
+
+def test_hosts_whose_life_signs_cannot_be_read_are_not_lost(bench, until, clock):
+    class Reader:
+        broken_s = 0.0
+
+        def read(self):
+            if self.broken_s:
+                raise ServiceUnavailable("the connection is broken")
+
+        def age_s(self):
+            return self.broken_s
+
+    reader = Reader()
+    service = bench.new_service(host_timeout_s=1.0)
+    service.heartbeat_intake.life_signs = reader
+    bench.start(service)
+    agent = bench.host()
+    answer = bench.api.heartbeat(agent.heartbeat(clock()))
+    assert answer.full_due_s == pytest.approx((LIFE_SIGNS + 1) * answer.due_s)
+    reader.broken_s = 10.0
+    time.sleep(3.0)
+    assert bench.api.hosts()[0].alive
+    reader.broken_s = 0.0
+    until(lambda: not bench.api.hosts()[0].alive)
+
+
 COUNTERS = HostCounters(
     at=1e9,
     cpus=4.0,
@@ -208,7 +276,7 @@ def test_a_heartbeat_answers_with_the_pools_time_and_when_the_next_one_is_due(ru
     answer = running.api.heartbeat(agent.heartbeat(asked_at))
     assert asked_at <= answer.at <= clock()
     # A host is lost after 300 s.
-    assert answer.due_s == LONGEST_DUE_S
+    assert answer.due_s == answer.full_due_s == LONGEST_DUE_S  # no life signs are read here
     new = running.agent()
     assert running.api.heartbeat(new.heartbeat(clock())).due_s == 0.0  # repaired: its slots were discovered
 
