@@ -105,7 +105,7 @@ class CastReader:
             plain = deserialize_msg(message.decode())
             context = {name.removeprefix(_CONTEXT): plain[name] for name in plain if name.startswith(_CONTEXT)}
             incoming = SimpleNamespace(message=plain, ctxt=context, client_timeout=None)
-        except Exception as error:  # whatever a decoder raises for a message that anybody may have sent
+        except Exception as error:  # any error that a decoder raises for the message of an unknown sender
             count = self._refusals.note(_UNREADABLE)
             level = logging.ERROR if self._refusals.is_shown(_UNREADABLE) else logging.DEBUG
             LOG.log(level, "skipped a cast to %s: %.300r (%s: %d so far)", self._topic, error, _UNREADABLE, count)
