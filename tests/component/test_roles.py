@@ -114,7 +114,7 @@ def test_a_scheduler_loads_solvers_and_compiled_loops_when_it_needs_them():
     program = """
 import fpga_pool.cli.daemons.scheduler
 from fpga_pool.conf.opts import list_opts
-from fpga_pool.core.timemodel import fit
+from fpga_pool.core.fitting import fit
 
 list_opts()  # as at its start: the options of every policy
 fit([1, 2], [3.0, 4.0])  # as while jobs run

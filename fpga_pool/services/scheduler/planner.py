@@ -17,8 +17,9 @@ from oslo_config import cfg
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.cluster.slowdown import Run as CardRun
 from fpga_pool.core.cluster.slowdown import SlowdownModel, learned_from
+from fpga_pool.core.fitting import Fit, refit
 from fpga_pool.core.policy import BatchPolicy, Preparing, Searching, Sparing, TaskPolicy
-from fpga_pool.core.timemodel import Fit, TimeModel, refit
+from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle, CycleResult
 from fpga_pool.model.messages.requests import Calibration
