@@ -207,7 +207,7 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
     def snapshot(self, seen: Mapping[str, int] | None = None) -> dict[str, Any]:
         """Return all hosts and slots, or those that changed after the generations of shards in `seen`.
 
-        They are encoded by `PoolColumns.to_plain`; `rpc.follower` decodes them.
+        They are encoded by `PoolColumns.to_plain`.
         """
 
     def observations(self) -> Observations:
