@@ -10,7 +10,7 @@ from pathlib import Path
 from oslo_config import cfg, types
 
 from fpga_pool.conf.catalogue import KEYS, server_tls, trusted_authorities
-from fpga_pool.core.lattice.tasks import Topology
+from fpga_pool.core.lattice.topology import Topology
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.links import NOT_LINKED, TOPOLOGIES
 

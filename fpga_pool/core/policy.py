@@ -7,24 +7,25 @@ A shell (service or simulator) commits the decision or drops it.
 Optional abilities are separate protocols, below.  A shell tests for one with `isinstance`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
-import numpy as np
+if TYPE_CHECKING:  # the planners import this module, and so do agents, which need no numpy
+    import numpy as np
 
-from fpga_pool.core.benefit.occupancy import Occupancy
-from fpga_pool.core.benefit.pool import Move as OnlineMove
-from fpga_pool.core.cluster.nodes import NodePolicy
-from fpga_pool.core.cluster.views import ClusterView
-from fpga_pool.core.gangs.gangs import Move as GangMove
-from fpga_pool.core.gangs.tiers import Tiers
-from fpga_pool.core.integer import Report
-from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
-from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats
-
-if TYPE_CHECKING:  # the planners import this module
+    from fpga_pool.core.benefit.occupancy import Occupancy
+    from fpga_pool.core.benefit.pool import Move as OnlineMove
+    from fpga_pool.core.cluster.nodes import NodePolicy
+    from fpga_pool.core.cluster.views import ClusterView
+    from fpga_pool.core.gangs.gangs import Move as GangMove
+    from fpga_pool.core.gangs.tiers import Tiers
+    from fpga_pool.core.integer import Report
+    from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
     from fpga_pool.core.makespan.replan import Replan
     from fpga_pool.core.makespan.underway import Underway
+    from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats
 
 #: Entry-point group of each family of policies.
 GROUPS: Mapping[str, str] = {
@@ -56,7 +57,7 @@ class Policy(Protocol[ViewT_contra, DecisionT_co]):
 # Batches (makespan paper) -------------------------------------------------------------------------------------
 
 #: Plans a whole batch at once: the accelerator of each job, the order and the transfer rates.
-BatchPolicy = Policy[BatchProblem, BatchPlan]
+BatchPolicy: TypeAlias = Policy["BatchProblem", "BatchPlan"]
 
 
 # Online jobs (benefit paper) ----------------------------------------------------------------------------------
@@ -64,14 +65,16 @@ BatchPolicy = Policy[BatchProblem, BatchPlan]
 #: Returns the next move for the jobs and slots of the view; called again after each move until it returns None.  The
 #: shell keeps the view up to date, because building a picture of thousands of slots for each arrival would cost more
 #: than all decisions on it.  Policies only read it.
-OnlinePolicy = Policy[Occupancy, OnlineMove | None]
+OnlinePolicy: TypeAlias = Policy["Occupancy", "OnlineMove | None"]
 
 
 # Gangs on two tiers (two-tier paper) --------------------------------------------------------------------------
 
+_OfGangs: TypeAlias = Policy["Tiers", "Iterator[GangMove]"]
+
 
 @runtime_checkable
-class GangPolicy(Policy[Tiers, Iterator[GangMove]], Protocol):
+class GangPolicy(_OfGangs, Protocol):
     """A policy that yields the moves to make now, given the gangs that wait and run on both tiers.
 
     The shell keeps the view up to date and applies each move to it before it requests the next one.  Policies only
@@ -97,14 +100,16 @@ class GangPolicy(Policy[Tiers, Iterator[GangMove]], Protocol):
 # Multi-FPGA tasks (lattice paper) -----------------------------------------------------------------------------
 
 #: Returns a schedule of all tasks on the enclosures.
-TaskPolicy = Policy[TaskProblem, TaskSchedule]
+TaskPolicy: TypeAlias = Policy["TaskProblem", "TaskSchedule"]
 
 
 # Pipelines on a cluster (learned placement paper) ---------------------------------------------------------------
 
+_OfClusters: TypeAlias = Policy["ClusterView", int | None]
+
 
 @runtime_checkable
-class ClusterPolicy(Policy[ClusterView, int | None], Protocol):
+class ClusterPolicy(_OfClusters, Protocol):
     """A policy that returns the node for a task, or None while there is none; the shell keeps the view up to date."""
 
     #: The policy that decides within each node.
@@ -230,7 +235,7 @@ class PlanningAround(Protocol):
 class Replanning(Protocol):
     """A batch policy that can change a plan that is being carried out."""
 
-    def replan(self, underway: "Underway", state: PolicyState, rng: np.random.Generator) -> "Replan | None":
+    def replan(self, underway: Underway, state: PolicyState, rng: np.random.Generator) -> Replan | None:
         """Return a plan for all jobs that are not computing yet; None if replanning is not worth the time."""
         ...
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from html import escape
 
 from fpga_pool.core.lattice.listing import first_fpgas
-from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
+from fpga_pool.core.lattice.topology import Topology
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.scenario.recording import Span
 

@@ -13,7 +13,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fpga_pool.core.lattice.listing import first_fpgas
-from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
+from fpga_pool.core.lattice.topology import Topology
 from fpga_pool.model.objects.pool import Batch, Job, Slot, SlotState
 from fpga_pool.sim.scenario.recording import Span
 

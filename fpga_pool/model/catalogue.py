@@ -1,7 +1,7 @@
 """The catalogue: functions that can be loaded, and boards to load them into (format: doc/formats)."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -10,7 +10,7 @@ from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.model.catalogue_schema import check_structure
 from fpga_pool.model.exceptions import InvalidCatalogue, NotFound, UnknownFunction
 from fpga_pool.model.flavor import board_trait, function_trait, kind_trait
-from fpga_pool.model.objects.bitstreams import DesignManifest, is_design
+from fpga_pool.model.objects.bitstreams import Design, DesignManifest, KnownDesign, is_design
 
 ValueT = TypeVar("ValueT")
 
@@ -236,6 +236,30 @@ class Catalogue:
                     f"{place}: fits no slot of this board; it requires one of the kinds "
                     f"{', '.join(function.slot_kinds)} with {_listed(function.resources)}"
                 )
+
+
+# ---- Functions of designs
+
+
+def extended(catalogue: Catalogue, designs: Iterable[Design | KnownDesign]) -> Catalogue:
+    """Return the catalogue extended by the functions of those designs that fit its boards."""
+    functions: dict[str, Function] = {}
+    for design in designs:
+        try:
+            functions[design.function] = checked_function(catalogue, design)
+        except InvalidCatalogue:  # the board, or its kind of slots, is not in the catalogue any more
+            continue
+    return replace(catalogue, functions={**catalogue.functions, **functions}) if functions else catalogue
+
+
+def checked_function(catalogue: Catalogue, design: Design | KnownDesign) -> Function:
+    """Return the function of a design. Raises InvalidCatalogue if it cannot be added to the catalogue."""
+    function = design_function(design.function, design.manifest)
+    replace(catalogue, functions={**catalogue.functions, function.name: function})
+    return function
+
+
+# ---- Checks and the format
 
 
 def _check_traits(table: str, names: Collection[str], trait_of: Callable[[str], str]) -> None:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fpga_pool.core.lattice.tasks import Links
+from fpga_pool.core.lattice.topology import Links
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.objects.links import wished_links

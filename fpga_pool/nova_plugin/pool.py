@@ -26,8 +26,9 @@ from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.instance.observations import Observations
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 from fpga_pool.nova_plugin.conf import catalogue, unread
+from fpga_pool.nova_plugin.follower import PoolFollower
 from fpga_pool.rpc.identity import Identity, Role
-from fpga_pool.rpc.scheduler_api import PoolFollower, SchedulerAPI
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, guest_transport
 
 #: Columns: slots in service, busy slots, and slots with a lease; then, by function, slots with a lease that cannot be

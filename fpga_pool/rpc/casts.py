@@ -81,8 +81,9 @@ class CastReader:
         self.close()
         self._connection = self._driver._get_connection(PURPOSE_LISTEN)  # noqa: SLF001
         self._connection.declare_topic_consumer(EXCHANGE, self._topic)
+        channel = self._connection.channel
         self._consumer = kombu.Consumer(
-            self._connection.channel,
+            channel,
             [kombu.Queue(self._topic)],
             no_ack=True,
             auto_declare=False,  # declared above
@@ -90,7 +91,7 @@ class CastReader:
         )
         self._consumer.consume()
         # kombu's own connection would quietly connect again, without a consumer.
-        self._amqp = self._consumer.channel.connection
+        self._amqp = channel.connection
         self._opened_s = time.monotonic()
 
     def _drain(self) -> None:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from fpga_pool.model.codec import read, to_plain
-from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
@@ -42,7 +41,6 @@ from fpga_pool.model.objects.quotas import Quota, QuotaLimits
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.preconditions import Seen
 from fpga_pool.model.rules.instance.observations import Observations
-from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.rpc.bounded import Caller, signed_again
 from fpga_pool.rpc.calls.dry_runs import DryRunCalls
 from fpga_pool.rpc.calls.hardware import HardwareCalls
@@ -206,6 +204,12 @@ class SchedulerCalls(DryRunCalls, HardwareCalls):
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return the fit of the time models (of one function)."""
 
+    def snapshot(self, seen: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """Return all hosts and slots, or those that changed after the generations of shards in `seen`.
+
+        They are encoded by `PoolColumns.to_plain`.
+        """
+
     def observations(self) -> Observations:
         """Return the run times of instances and the time models that the pool has observed."""
 
@@ -353,10 +357,6 @@ class SchedulerAPI(SchedulerCalls):
         """Notify all schedulers that there may be work; a lost message does no harm."""
         self._caller.run(lambda: self._client.cast_to_all("wake"), FIND_S)
 
-    def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
-        """Return as columns all hosts and slots, or those that changed after the generations of shards in `seen`."""
-        return PoolColumns.from_plain(self._call(dict[str, Any], "snapshot", seen=seen))
-
     def enroll(self, host: str, code: str = "") -> bool:
         """Offer the key of this agent as that of its host; return whether it is accepted.
 
@@ -371,30 +371,3 @@ class SchedulerAPI(SchedulerCalls):
         """Send a heartbeat without news as a life sign; it may get lost, and no scheduler answers it."""
         sign = {name: getattr(heartbeat, name) for name in ("host", "agent_id", "boot", "beat", "counters")}
         self._caller.run(lambda: self._client.cast(LIFE_SIGNS_TOPIC, "alive", to_plain(sign)), FIND_S)
-
-
-# ---- A client's copy of the pool as columns, kept up to date by deltas
-
-
-class PoolFollower:
-    """Reads the whole pool once, and only changes from then on; thread-safe.
-
-    Threads read independently, after the snapshot that was stored last. If an older snapshot replaces a newer one, the
-    only effect is that the next delta is larger.
-    """
-
-    def __init__(self, scheduler: SchedulerAPI) -> None:
-        self._scheduler = scheduler
-        self._known: PoolColumns | None = None
-
-    def now(self) -> PoolColumns:
-        """Return the current state of the whole pool."""
-        known = self._known
-        found = self._scheduler.snapshot(None if known is None else known.seen)
-        if known is not None:
-            try:
-                found = known.merged(found)
-            except Conflict:  # something was removed, or the database was replaced
-                found = self._scheduler.snapshot()
-        self._known = found
-        return found

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.catalogue import Catalogue, extended
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.bitstreams import DesignState
 from fpga_pool.model.objects.pool import CPU, Batch, Lease, Shard
@@ -22,7 +22,6 @@ from fpga_pool.model.rules.shared.audit import (
     audit_rest,
     unfinished,
 )
-from fpga_pool.model.rules.shared.designs import extended
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.placement.sync import Allocations, differences, leaked

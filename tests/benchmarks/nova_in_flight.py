@@ -24,7 +24,7 @@ from oslo_config import cfg
 from fpga_pool.model.flavor import RESOURCE_CLASS
 from fpga_pool.nova_plugin import all_filters, all_weighers
 from fpga_pool.nova_plugin import pool as plugin_pool
-from fpga_pool.rpc.scheduler_api import PoolFollower
+from fpga_pool.nova_plugin.follower import PoolFollower
 from support.servers.process import cpu_s
 from support.waiting import wait_until
 

@@ -15,7 +15,7 @@ import pytest
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.lattice.starting import planned
-from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.lattice.topology import Topology as Cables
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.work import ShareRequest, TaskRequest
 from fpga_pool.model.objects.links import CardLinks, SlotLinks

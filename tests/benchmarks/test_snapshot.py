@@ -23,9 +23,10 @@ from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState,
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.nova_plugin.follower import PoolFollower
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.identity import SCHEDULER_METHODS, Gate, Identity, Role
-from fpga_pool.rpc.scheduler_api import PoolFollower, SchedulerAPI
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, Refusals, server, transport
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.scheduler.changes import Snapshots
@@ -218,7 +219,7 @@ def test_processes(processes):
 
 
 def measure(name, scheduler, store, api):
-    while SHARD not in api.snapshot().seen:
+    while SHARD not in api.snapshot()["seen"]:
         time.sleep(0.1)
     slots = fill(store)
     api.snapshot()

@@ -21,7 +21,7 @@ from support.waiting import SOON_S, wait_until
 #: With this seed, one slot of both hosts hangs once, at its seventh job.
 HANGS = {
     "standalone": {"hosts": 2, "requesters": 1, "egress_mbps": 2000, "ingress_mbps": 4000},
-    "driver_simulated": {"board": "demo", "job_hangs": 0.005, "fault_seed": 215},
+    "driver_simulated": {"board": "demo", "job_hangs": 0.005, "fault_seed": 1884},
     "scheduler": {"replan_horizon_s": 0.6, "replan_late_s": 0.6},
     # A slot that has hung is not used again; delays on a busy machine do not count as hangs.
     "agent": {"hang_grace_s": 5.0, "fault_pause_s": 60.0},

@@ -12,7 +12,7 @@ from nova import exception
 from nova.virt import fake
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
-from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.lattice.topology import Topology as Cables
 from fpga_pool.drivers.guests.domain import parse
 from fpga_pool.model.extra_specs import Spread, consistent_extra_specs
 from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest, Topology

@@ -16,7 +16,7 @@ from fpga_pool.cli.arguments import positive_seconds
 from fpga_pool.cli.client.columns import Row, Table
 from fpga_pool.cli.command import FAILED
 from fpga_pool.conf.catalogue import configured_catalogue
-from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.catalogue import Catalogue, extended
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
 from fpga_pool.model.extra_specs import (
     Spread,
@@ -33,7 +33,6 @@ from fpga_pool.model.rules.instance.explaining import explain_host, host_terms, 
 from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.instance.observations import ALL_PROJECTS, ENDED_INSTANCES, observed
 from fpga_pool.model.rules.shared.columns import Bools, PoolColumns, Providers
-from fpga_pool.model.rules.shared.designs import extended
 from fpga_pool.services.scheduler.planner import Calibrator
 from fpga_pool.store.options import has_database
 

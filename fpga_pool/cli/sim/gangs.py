@@ -10,7 +10,8 @@ import numpy as np
 from fpga_pool.cli.arguments import number_that, positive_count
 from fpga_pool.cli.sim.options import add_parameters, add_policy, add_seed
 from fpga_pool.conf.policies import tuned_policy
-from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
+from fpga_pool.core.gangs.progress import UsageSaid
+from fpga_pool.core.gangs.sharing import ProgressParams
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.trace import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
-from fpga_pool.core.gangs.progress import ProgressParams
+from fpga_pool.core.gangs.sharing import ProgressParams
 from fpga_pool.core.gangs.tiers import IN_FRONT, Tiers
 from fpga_pool.core.policy import GangPolicy
 

@@ -16,7 +16,8 @@ import numpy as np
 from fpga_pool.core.integer import ExactPolicy, Limits, programme, solve
 from fpga_pool.core.lattice.listing import Placed, can_hold, empty_schedule, first_fpgas
 from fpga_pool.core.lattice.plus import LatticePlus, LatticePlusParams
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, TaskSchedule, Topology, paths
+from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
+from fpga_pool.core.lattice.topology import Links, Topology, paths
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Ints
 

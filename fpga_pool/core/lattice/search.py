@@ -9,7 +9,8 @@ from fpga_pool.core.lattice.kernels.events import ANY, ARC, MOST_FPGAS, NOWHERE,
 from fpga_pool.core.lattice.kernels.search import Queues, Search
 from fpga_pool.core.lattice.kernels.serial import settle
 from fpga_pool.core.lattice.listing import Placed, thrifty_shapes
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import Floats, Ints
 

@@ -14,7 +14,7 @@ from typing import Self
 
 from oslo_config import cfg
 
-from fpga_pool.core.gangs.progress import ProgressParams, behind_rate, shares_of
+from fpga_pool.core.gangs.sharing import ProgressParams, behind_rate
 from fpga_pool.drivers.runners.domain import Runner
 from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec, Running
 from fpga_pool.model.exceptions import Conflict, NotFound
@@ -102,6 +102,8 @@ class SimulatedRunner(Runner):
         }
 
     def launch(self, spec: ProcessSpec, processor: int, tier: Tier) -> None:
+        from fpga_pool.core.gangs.progress import shares_of  # it loads numpy, which agents without gangs do not need
+
         with self._lock:
             now_s = self._clock()
             guests = self._up_to(now_s)

@@ -2,8 +2,7 @@
 
 import math
 from dataclasses import dataclass
-
-import numpy as np
+from random import Random
 
 from fpga_pool.model.exceptions import InvalidInput
 
@@ -49,7 +48,7 @@ class SlotLuck:
 
     def __init__(self, faults: Faults, card: int, slot: int) -> None:
         self._faults = faults
-        self._rng = np.random.default_rng([faults.seed, card, slot])
+        self._rng = Random(f"{faults.seed} {card} {slot}")  # noqa: S311
         #: Set by tests to make the next load fail or the next run hang.
         self.fail_next_load = False
         self.hang_next_run = False
@@ -57,13 +56,13 @@ class SlotLuck:
     def load_fails(self) -> bool:
         """Draw whether the next load fails."""
         forced, self.fail_next_load = self.fail_next_load, False
-        return bool(self._rng.random() < self._faults.load_fails) or forced
+        return self._rng.random() < self._faults.load_fails or forced
 
     def run(self) -> RunFate:
         """Draw the faults of the next run; always three numbers, so that no probability affects the draws of others."""
         forced, self.hang_next_run = self.hang_next_run, False
-        hang, disappear, when = self._rng.random(3)
+        hang, disappear, when = (self._rng.random() for _ in range(3))
         return RunFate(
-            hangs=bool(hang < self._faults.job_hangs) or forced,
-            card_disappears_after=float(when) if disappear < self._faults.card_disappears else None,
+            hangs=hang < self._faults.job_hangs or forced,
+            card_disappears_after=when if disappear < self._faults.card_disappears else None,
         )

@@ -14,7 +14,8 @@ from fpga_pool.core.integer import ExactParams
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
 from fpga_pool.core.lattice.exact import Exact
 from fpga_pool.core.lattice.listing import misfit
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.core.policy import Searching, TaskPolicy
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings, Stated, X
 from fpga_pool.model.exceptions import InvalidInput

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fpga_pool.conf.policies import policy_as
-from fpga_pool.core.gangs.progress import ProgressParams
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
+from fpga_pool.core.gangs.sharing import ProgressParams
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.experiments.animation import BEHIND, FRONT, animated_tasks, animated_tiers
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.trace import Sink, Trace, draw

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from fpga_pool.core.lattice.tasks import Links, Topology
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import AcceleratorRequest
 

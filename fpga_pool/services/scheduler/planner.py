@@ -17,9 +17,10 @@ from oslo_config import cfg
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.cluster.slowdown import Run as CardRun
 from fpga_pool.core.cluster.slowdown import SlowdownModel, learned_from
+from fpga_pool.core.fitting import Fit, refit
 from fpga_pool.core.policy import BatchPolicy, Preparing, Searching, Sparing, TaskPolicy
-from fpga_pool.core.timemodel import Fit, TimeModel, refit
-from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.catalogue import Catalogue, extended
 from fpga_pool.model.cycle import Cycle, CycleResult
 from fpga_pool.model.messages.requests import Calibration
 from fpga_pool.model.objects.bitstreams import DesignState, is_design
@@ -27,7 +28,7 @@ from fpga_pool.model.objects.pool import is_cpu
 from fpga_pool.model.rules.batch.family import BatchFamily
 from fpga_pool.model.rules.online.family import OnlineFamily, OnlineRule
 from fpga_pool.model.rules.pipeline.family import PipelineFamily
-from fpga_pool.model.rules.shared.designs import DECIDED, extended, withdraw
+from fpga_pool.model.rules.shared.designs import DECIDED, withdraw
 from fpga_pool.model.rules.shared.families import AnyFamily
 from fpga_pool.model.rules.task.family import TaskFamily
 from fpga_pool.model.transaction import Transaction

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from fpga_pool.core.gangs.progress import ProgressParams, behind_rate, shares_of
+from fpga_pool.core.gangs.progress import shares_of
+from fpga_pool.core.gangs.sharing import ProgressParams, behind_rate
 from fpga_pool.model.agent import gang_messages as messages
 from fpga_pool.model.agent.gang_process import HeldProcess, Key, Phase, ProcessSpec, Running
 from fpga_pool.model.agent.gang_processes import ProcessesState, handle

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
-from fpga_pool.core.gangs.progress import ProgressParams, Shares, rate
+from fpga_pool.core.gangs.progress import Shares, rate
 from fpga_pool.core.gangs.reservation import outlook
+from fpga_pool.core.gangs.sharing import ProgressParams
 from fpga_pool.core.gangs.tiers import AWAY, BEHIND, IN_FRONT, NOBODY, QUEUED, Tiers
 from fpga_pool.core.policy import GangPolicy
 from fpga_pool.model.exceptions import FpgaPoolError

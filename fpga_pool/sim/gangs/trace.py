@@ -9,7 +9,8 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import Gangs
-from fpga_pool.core.gangs.progress import ProgressParams, Shares, Usage, UsageSaid, draw_shares, draw_usage, say_usage
+from fpga_pool.core.gangs.progress import Shares, Usage, UsageSaid, draw_shares, draw_usage, say_usage
+from fpga_pool.core.gangs.sharing import ProgressParams
 from fpga_pool.core.gangs.tiers import IN_FRONT, Tiers
 from fpga_pool.core.intervals import half_width
 from fpga_pool.core.types import Floats, Ints, freeze_arrays

@@ -12,7 +12,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from fpga_pool.core.lattice.listing import misfit
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, TaskSchedule, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.files import replacing
 from fpga_pool.sim.lattice.simulator import Outage

@@ -11,7 +11,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from fpga_pool.core.lattice.paper import irregularity, variation_of
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.sim.lattice.files import TaskFile
 

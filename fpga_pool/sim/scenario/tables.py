@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.lattice.topology import Topology as Cables
 from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.flavor import MAX_COUNT, Topology
 from fpga_pool.model.objects.links import NOT_LINKED

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, TaskSchedule, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.experiments.animation import PLAY_S, animated_tasks, animated_tiers
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.scenario.recording import Span

@@ -4,7 +4,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from fpga_pool.core.timemodel import TimeModel, fit, refit
+from fpga_pool.core.fitting import fit, refit
+from fpga_pool.core.timemodel import TimeModel
 
 MIB = 2**20
 

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.model.catalogue import extended
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.extra_specs import (
     Spread,
@@ -13,7 +14,6 @@ from fpga_pool.model.extra_specs import (
 )
 from fpga_pool.model.flavor import AcceleratorRequest, Tier, Topology, requested
 from fpga_pool.model.objects.bitstreams import DesignManifest, KnownDesign
-from fpga_pool.model.rules.shared.designs import extended
 
 #: Its boards have three small slots and a large one; optical_flow needs the large one.
 CATALOGUE = load_catalogue(installed_catalogue())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga_pool.core.lattice.tasks import Topology
+from fpga_pool.core.lattice.topology import Topology
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.links import ALONE, USUAL, CardLinks, SlotLinks, read_enclosures, slot_links
 

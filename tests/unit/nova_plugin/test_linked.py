@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pytest
 from nova_hosts import FREE, Host, candidate, claim, fitting
 
-from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.lattice.topology import Topology as Cables
 from fpga_pool.model.flavor import AcceleratorRequest, Topology
 from fpga_pool.model.objects.links import CardLinks, SlotLinks
 from fpga_pool.model.rules.instance.fitting import NOT_HAD

@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from fpga_pool.core.lattice.starting import planned
-from fpga_pool.core.lattice.tasks import Links
-from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.lattice.topology import Links
+from fpga_pool.core.lattice.topology import Topology as Cables
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.agents import Heartbeat, JobFinished, ObservedSlot, SlotChanged
 from fpga_pool.model.messages.work import ShareRequest, TaskRequest

@@ -5,7 +5,8 @@ import pytest
 
 from fpga_pool.conf.policies import policy_as, policy_names
 from fpga_pool.core.gangs.gangs import Gangs
-from fpga_pool.core.gangs.progress import ProgressParams, draw_shares
+from fpga_pool.core.gangs.progress import draw_shares
+from fpga_pool.core.gangs.sharing import ProgressParams
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.trace import Cancellation, Failure, Outage, Trace
 

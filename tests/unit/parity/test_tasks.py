@@ -15,7 +15,8 @@ import pytest
 
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.lattice.listing import misfit
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.core.policy import Searching
 from fpga_pool.sim.lattice import simulator
 from fpga_pool.sim.lattice.simulator import Outage

@@ -1,7 +1,8 @@
-"""Functions that process photos and video frames: `dnn` and `gmm`."""
+"""Functions that process photos and video frames, `dnn` and `gmm`, and readers of images."""
 
 import hashlib
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +10,8 @@ from numpy.typing import NDArray
 from fpga_pool.drivers.slots.functions.streams import (
     LARGEST_SIDE,
     chunks,
+    read_exactly,
     read_header,
-    read_image,
     require_size,
 )
 from fpga_pool.model.exceptions import InvalidInput
@@ -23,6 +24,24 @@ CLASSES = 10
 LARGEST_WEIGHT = 63
 HIDDEN_SHIFT_BITS = 12
 _PHOTOS_AT_ONCE = 256
+
+Image = NDArray[np.uint8]
+
+
+def read_image(file: BinaryIO, height: int, width: int, what: str) -> Image:
+    """Return the next image of 8-bit grey values, shape (height, width)."""
+    return np.frombuffer(read_exactly(file, height * width, what), np.uint8).reshape(height, width)
+
+
+def read_image_pair(
+    source: Path, what: tuple[str, str], limits: dict[str, int]
+) -> tuple[tuple[int, ...], Image, Image]:
+    """Return the header values (height and width first) and the two images that follow the header."""
+    with source.open("rb") as file:
+        header = read_header(file, limits)
+        height, width = header[:2]
+        require_size(source, 4 * len(limits) + 2 * height * width)
+        return header, read_image(file, height, width, what[0]), read_image(file, height, width, what[1])
 
 
 def weights(name: str, inputs: int, outputs: int) -> NDArray[np.float32]:

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import convolve1d, uniform_filter  # type: ignore[attr-defined]  # exported by a computed __all__
 
-from fpga_pool.drivers.slots.functions.streams import LARGEST_SIDE, read_image_pair
+from fpga_pool.drivers.slots.functions.images import read_image_pair
+from fpga_pool.drivers.slots.functions.streams import LARGEST_SIDE
 from fpga_pool.model.exceptions import InvalidInput
 
 WINDOW = 7

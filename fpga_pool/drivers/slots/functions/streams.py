@@ -1,6 +1,7 @@
 """Functions that process byte streams (`aes`, `mvm`, `sha256`, `wordcount`), and readers of binary inputs.
 
 The readers use bounded memory. Headers are little-endian. Inputs must have exactly the size that the header specifies.
+Numpy is imported by the functions that compute with it, so that an agent without such jobs does not load it.
 """
 
 import hashlib
@@ -9,19 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from numpy.typing import NDArray
 
 from fpga_pool.model.exceptions import InvalidInput
 
 CHUNK_BYTES = 1 << 20
 #: Largest height and width of an image. Bounds the memory of functions that hold whole images.
 LARGEST_SIDE = 4096
-
-Image = NDArray[np.uint8]
 
 
 def chunks(file: BinaryIO, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
@@ -55,22 +52,6 @@ def require_size(source: Path, expected_bytes: int) -> None:
         raise InvalidInput(f"input: the header specifies {expected_bytes} bytes in total, found {found}")
 
 
-def read_image(file: BinaryIO, height: int, width: int, what: str) -> Image:
-    """Return the next image of 8-bit grey values, shape (height, width)."""
-    return np.frombuffer(read_exactly(file, height * width, what), np.uint8).reshape(height, width)
-
-
-def read_image_pair(
-    source: Path, what: tuple[str, str], limits: dict[str, int]
-) -> tuple[tuple[int, ...], Image, Image]:
-    """Return the header values (height and width first) and the two images that follow the header."""
-    with source.open("rb") as file:
-        header = read_header(file, limits)
-        height, width = header[:2]
-        require_size(source, 4 * len(limits) + 2 * height * width)
-        return header, read_image(file, height, width, what[0]), read_image(file, height, width, what[1])
-
-
 # ---- Functions
 
 
@@ -81,20 +62,20 @@ def sha256(source: Path, sink: Path) -> None:
     sink.write_text(f"{digest.hexdigest()}\n")
 
 
-#: Whether each byte value is ASCII white space, shape (256,).
-_IS_SPACE = np.isin(np.arange(256), np.frombuffer(b" \t\n\v\f\r", np.uint8))
-
-
 def wordcount(source: Path, sink: Path) -> None:
     """Count the words of a text, as `wc -w` counts: runs of bytes that are not ASCII white space.
 
     Result: the decimal number and a newline.
     """
+    import numpy as np
+
+    # Whether each byte value is ASCII white space, shape (256,).
+    is_space = np.isin(np.arange(256), np.frombuffer(b" \t\n\v\f\r", np.uint8))
     words = 0
     after_space = True
     with source.open("rb") as file:
         for chunk in chunks(file):
-            space = _IS_SPACE[np.frombuffer(chunk, np.uint8)]
+            space = is_space[np.frombuffer(chunk, np.uint8)]
             # A word begins where a non-space follows a space. `after_space` is carried over from the last chunk.
             words += int(after_space and not space[0]) + int(np.count_nonzero(space[:-1] > space[1:]))
             after_space = bool(space[-1])
@@ -120,7 +101,6 @@ def aes(source: Path, sink: Path) -> None:
         out.write(encryptor.finalize())
 
 
-_FLOAT = np.dtype("<f4")
 _MVM_LIMITS = {"rows": 2**32 - 1, "columns": 2**20}
 
 
@@ -130,15 +110,18 @@ def mvm(source: Path, sink: Path) -> None:
     Input: unsigned 32-bit rows and columns, the vector (columns), then the matrix row by row; all values 32-bit floats,
     little-endian. Result: rows 32-bit floats, little-endian; sums are taken in 64 bits.
     """
+    import numpy as np
+
+    float32 = np.dtype("<f4")
     with source.open("rb") as file, sink.open("wb") as out:
         rows, columns = read_header(file, _MVM_LIMITS)
         require_size(source, 8 + 4 * columns * (1 + rows))
-        vector = np.frombuffer(read_exactly(file, 4 * columns, "vector"), _FLOAT).astype(np.float64)
+        vector = np.frombuffer(read_exactly(file, 4 * columns, "vector"), float32).astype(np.float64)
         rows_at_once = max(1, CHUNK_BYTES // (4 * columns))
         for first in range(0, rows, rows_at_once):
             count = min(rows_at_once, rows - first)
-            block = np.frombuffer(read_exactly(file, 4 * columns * count, "matrix"), _FLOAT)
+            block = np.frombuffer(read_exactly(file, 4 * columns * count, "matrix"), float32)
             # Values beyond the range of 32-bit floats become infinite, as in the accelerator's own arithmetic.
             with np.errstate(over="ignore", invalid="ignore"):
-                product = (block.reshape(count, columns).astype(np.float64) @ vector).astype(_FLOAT)
+                product = (block.reshape(count, columns).astype(np.float64) @ vector).astype(float32)
             out.write(product.tobytes())

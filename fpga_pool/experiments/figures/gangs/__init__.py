@@ -7,7 +7,8 @@ Figures 6, 7 and 9 to 12, and ours 15 and 16, show response time and bounded slo
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
+from fpga_pool.core.gangs.progress import UsageSaid
+from fpga_pool.core.gangs.sharing import ProgressParams
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.experiments.figures.gangs.runs import (
     EASY,

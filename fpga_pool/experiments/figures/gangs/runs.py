@@ -10,7 +10,8 @@ import numpy as np
 
 from fpga_pool.conf.policies import policy_as
 from fpga_pool.core.gangs.gangs import Gangs
-from fpga_pool.core.gangs.progress import ProgressParams, Shares, UsageSaid
+from fpga_pool.core.gangs.progress import Shares, UsageSaid
+from fpga_pool.core.gangs.sharing import ProgressParams
 from fpga_pool.core.intervals import half_width
 from fpga_pool.core.types import Floats
 from fpga_pool.experiments.figures.figure import Claim, Samples, Settings, X

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.lattice.tasks import Links
+from fpga_pool.core.lattice.topology import Links
 from fpga_pool.core.types import Ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.flavor import NAMESPACE, RESOURCE_CLASS, requested

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fpga_pool.core.lattice.tasks import Links
+from fpga_pool.core.lattice.topology import Links
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import Conflict, InvalidCatalogue
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from fpga_pool.core.lattice.tasks import Links, Topology, choose, connected_runs, is_linked
+from fpga_pool.core.lattice.topology import Links, Topology, choose, connected_runs, is_linked
 from fpga_pool.model.objects.links import SlotLinks
 
 

@@ -10,12 +10,11 @@ from msgspec import Meta
 
 from fpga_pool.core.cluster.slowdown import MOST_COST, SlowdownModel
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.model.catalogue import Catalogue, not_to_be_had
+from fpga_pool.model.catalogue import Catalogue, extended, not_to_be_had
 from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import UnknownFunction
 from fpga_pool.model.fields import Number
 from fpga_pool.model.objects.bitstreams import Design, KnownDesign, is_design
-from fpga_pool.model.rules.shared.designs import extended
 
 #: Number of most recently ended instances from which run times are learned.
 ENDED_INSTANCES = 5000

@@ -2,9 +2,8 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
 
-from fpga_pool.model.catalogue import Catalogue, Function, design_function
+from fpga_pool.model.catalogue import Catalogue, checked_function
 from fpga_pool.model.exceptions import Conflict, InvalidCatalogue, InvalidInput, NotFound, UnknownFunction
 from fpga_pool.model.lifecycle.design import DESIGN, Approved, MadePrivate, Published, Rejected, Revoked
 from fpga_pool.model.lifecycle.job import GaveUp
@@ -14,7 +13,6 @@ from fpga_pool.model.objects.bitstreams import (
     Design,
     DesignManifest,
     DesignState,
-    KnownDesign,
     function_of,
     is_design,
 )
@@ -65,7 +63,7 @@ def create_design(
         history=created(now_s, DesignState.SUBMITTED),
     )
     try:
-        _with(catalogue, design)
+        checked_function(catalogue, design)
     except InvalidCatalogue as error:
         raise InvalidInput(str(error)) from None
     if approve:
@@ -111,27 +109,6 @@ def change_design(tx: Transaction, uuid: str, change: DesignChange, now_s: float
     if events:
         tx.save(design)
     return tx.design(uuid)
-
-
-# ---- Functions of designs
-
-
-def extended(catalogue: Catalogue, designs: Iterable[Design | KnownDesign]) -> Catalogue:
-    """Return the catalogue extended by the functions of those designs that fit its boards."""
-    functions: dict[str, Function] = {}
-    for design in designs:
-        try:
-            functions[design.function] = _with(catalogue, design)
-        except InvalidCatalogue:  # the board, or its kind of slots, is not in the catalogue any more
-            continue
-    return replace(catalogue, functions={**catalogue.functions, **functions}) if functions else catalogue
-
-
-def _with(catalogue: Catalogue, design: Design | KnownDesign) -> Function:
-    """Return the function of a design. Raises InvalidCatalogue if it cannot be added to the catalogue."""
-    function = design_function(design.function, design.manifest)
-    replace(catalogue, functions={**catalogue.functions, function.name: function})
-    return function
 
 
 # ---- Withdrawal

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fpga_pool.core.lattice.listing import Placed
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, TaskSchedule
-from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
+from fpga_pool.core.lattice.topology import Links
+from fpga_pool.core.lattice.topology import Topology as Cables
 from fpga_pool.core.types import floats, ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.flavor import Topology

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.core.gangs.progress import ProgressParams
+from fpga_pool.core.gangs.sharing import ProgressParams
 from fpga_pool.drivers.runners.simulated import SimulatedRunner
 from fpga_pool.model.agent.gang_process import Key, Phase, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, NotFound

@@ -6,7 +6,7 @@ import pytest
 from oslo_config import cfg
 
 from fpga_pool.conf.opts import register_opts
-from fpga_pool.core.lattice.tasks import Topology
+from fpga_pool.core.lattice.topology import Topology
 from fpga_pool.drivers.slots.base import RunStopped, SlotAddress
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.simulated import SimulatedSlots

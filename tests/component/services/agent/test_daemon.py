@@ -1,9 +1,10 @@
-"""The end of an agent's process: the order in which its parts are closed."""
+"""An agent's process: the libraries that it loads, and the order in which its parts are closed."""
 
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,17 @@ def launch(tmp_path):
     for process in launched:
         process.kill()
         process.communicate()
+
+
+def test_an_agent_loads_no_numpy_even_if_it_has_run_before(launch):
+    for _ in range(2):
+        process = launch()
+        assert process.stdout.readline().strip() == "AgentService.start"
+        libraries = Path(f"/proc/{process.pid}/maps").read_text()
+        assert "/cryptography/" in libraries
+        assert "/numpy/" not in libraries
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TIMEOUT_S)
 
 
 def test_commands_are_taken_until_running_jobs_have_ended_and_no_longer_than_the_journal(launch, tmp_path):

@@ -9,7 +9,8 @@ import pytest
 
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.gangs.gangs import Gangs
-from fpga_pool.core.gangs.progress import ProgressParams, Shares, shares_of
+from fpga_pool.core.gangs.progress import Shares, shares_of
+from fpga_pool.core.gangs.sharing import ProgressParams
 from fpga_pool.drivers.runners.simulated import SimulatedRunner
 from fpga_pool.model.messages.agents import Heartbeat
 from fpga_pool.model.messages.work import GangRequest

@@ -56,7 +56,8 @@ def test_a_life_sign_is_sent_instead_of_a_heartbeat_that_says_nothing_new(restin
     for _ in range(2):
         assert resting.agent.heartbeats.send_if_due()
     assert sent(resting) == (before, 2)
-    last, first, second = resting.scheduler.heartbeats[-1], *resting.scheduler.life_signs
+    last = resting.scheduler.heartbeats[-1]
+    first, second = resting.scheduler.life_signs
     assert last.beat < first.beat < second.beat
     assert (last.host, last.agent_id, last.boot) == (second.host, second.agent_id, second.boot)
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from fpga_pool.core.lattice.tasks import Topology
+from fpga_pool.core.lattice.topology import Topology
 from fpga_pool.drivers import host_meter
 from fpga_pool.model.agent.coalescing import coalesced
 from fpga_pool.model.agent.objects import Phase

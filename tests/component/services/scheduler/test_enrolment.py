@@ -140,7 +140,7 @@ def test_the_secret_by_which_an_agent_is_told_from_another_one_is_in_no_answer(g
     mine = caller(Role.AGENT, agent.name)
     assert mine.enroll(agent.name, invite(gated.store, agent.name, gated.clock()))
     mine.heartbeat(changed(agent.heartbeat(gated.clock()), agent_id=secret))
-    told = [api.hosts(), api.slots(), api.cards(), api.services(), api.describe("me"), api.snapshot().to_plain()]
+    told = [api.hosts(), api.slots(), api.cards(), api.services(), api.describe("me"), api.snapshot()]
     assert agent.name in repr(told)
     assert secret not in repr(told)
     with pytest.raises(HostTaken) as refused:

@@ -6,6 +6,7 @@ import pytest
 
 from fpga_pool.model.exceptions import Conflict, HostTaken, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import AcceleratorRequest, Topology, provider_uuid
+from fpga_pool.model.rules.shared.columns import PoolColumns
 
 SHA = AcceleratorRequest(function="sha256")
 
@@ -91,7 +92,7 @@ def test_no_job_is_placed_on_what_an_instance_holds(running, agent, until):
 def test_slots_are_linked_as_agents_tell_and_a_claim_of_others_is_refused(running, agent, until):
     agent.links = {region: f"- full 1 0 line 3 {number}" for number, region in enumerate(("r0", "r1", "r2"))}
     running.api.heartbeat(agent.heartbeat(running.clock()))
-    told = running.api.snapshot()
+    told = PoolColumns.from_plain(running.api.snapshot())
     assert [told.words[number] for number in told.slots["links"]] == list(agent.links.values())
     ring, line = (
         AcceleratorRequest(function="sha256", count=3, topology=kind) for kind in (Topology.RING, Topology.LINE)

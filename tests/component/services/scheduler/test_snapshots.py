@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.rpc.scheduler_api import PoolFollower
+from fpga_pool.nova_plugin.follower import PoolFollower
 from fpga_pool.services.scheduler.changes import COUNT_INTERVAL_S, Snapshots
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.store.tables import HOSTS, SLOTS

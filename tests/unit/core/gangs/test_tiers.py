@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
-from fpga_pool.core.gangs.progress import ProgressParams, draw_shares, draw_usage, rate
+from fpga_pool.core.gangs.progress import draw_shares, draw_usage, rate
+from fpga_pool.core.gangs.sharing import ProgressParams
 from fpga_pool.core.gangs.tiers import Tiers
 
 

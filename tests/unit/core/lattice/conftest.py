@@ -11,7 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 from fpga_pool.core.lattice.listing import possible_shapes
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.sim.lattice.files import TaskFile, write_problem, write_schedule
 
 CHECKER = Path(__file__).parents[3] / "checkers" / "check_schedule.py"

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
 from fpga_pool.core.lattice.listing import list_schedule
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology
 
 
 @given(data=st.data())

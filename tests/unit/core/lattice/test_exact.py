@@ -8,7 +8,8 @@ import pytest
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.integer import ExactParams, Limits
 from fpga_pool.core.lattice.exact import Exact, Model
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology, is_linked
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology, is_linked
 from fpga_pool.core.policy import Searching
 from support.seeds import seeds
 

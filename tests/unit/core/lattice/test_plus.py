@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fpga_pool.core.lattice.paper import Heft
 from fpga_pool.core.lattice.plus import BASELINES, LatticePlus, LatticePlusParams
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.sim.lattice.workloads import Wanted, generate
 
 #: The first test waits for the loops to be compiled, which takes long when other programs are running.

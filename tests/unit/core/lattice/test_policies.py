@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from fpga_pool.core.lattice.listing import misfit
 from fpga_pool.core.lattice.paper import Fifo, Heft, HeftShortest, Lattice, LatticeParams, Mfit
 from fpga_pool.core.lattice.starting import planned
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology
 
 POLICIES = {
     "fifo": Fifo(),

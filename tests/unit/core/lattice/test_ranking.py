@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.lattice.paper import DIMENSIONS, downset_ranks
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology
 
 _orders = st.lists(st.sampled_from(DIMENSIONS), min_size=1, max_size=3, unique=True).filter(
     lambda names: not {"seconds", "-seconds"} <= set(names)

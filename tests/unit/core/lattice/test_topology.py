@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga_pool.core.lattice.tasks import Links, Topology, choose, connected_runs, fragments, is_linked
+from fpga_pool.core.lattice.topology import Links, Topology, choose, connected_runs, fragments, is_linked
 
 TOPOLOGIES = st.sampled_from(Topology)
 WISHES = st.sampled_from(Links)

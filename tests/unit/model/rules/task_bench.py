@@ -6,7 +6,7 @@ import numpy as np
 
 from fpga_pool.core.lattice.listing import allotted_shapes
 from fpga_pool.core.lattice.paper import Lattice
-from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.lattice.topology import Topology as Cables
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.agents import ObservedSlot

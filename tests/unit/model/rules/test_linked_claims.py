@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.lattice.topology import Topology as Cables
 from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.flavor import AcceleratorRequest, Topology, provider_uuid
 from fpga_pool.model.messages.agents import FreeSlot, ObservedSlot

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga_pool.core.lattice.tasks import Links, Topology
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.model.objects.links import CardLinks, SlotLinks
 from fpga_pool.model.rules.instance.linking import (
     SlotCandidate,

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from task_bench import Tasks
 
-from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.lattice.topology import Topology as Cables
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.messages.work import ShareRequest, TaskRequest
 from fpga_pool.model.objects.pool import Job, Lease

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from task_bench import solve
 
-from fpga_pool.core.lattice.tasks import Links
-from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.lattice.topology import Links
+from fpga_pool.core.lattice.topology import Topology as Cables
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects.links import ALONE, CardLinks, SlotLinks, slot_links
 from fpga_pool.model.objects.pool import Slot, SlotState

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from fpga_pool.core.gangs.gangs import Gangs, How, TierParams
 from fpga_pool.core.gangs.paper import Easy, Keasy, Measy, Reasy
 from fpga_pool.core.gangs.plus import MeasyPlus, PlusParams
-from fpga_pool.core.gangs.progress import ProgressParams, Shares, UsageSaid
+from fpga_pool.core.gangs.progress import Shares, UsageSaid
+from fpga_pool.core.gangs.sharing import ProgressParams
 from fpga_pool.core.gangs.tiers import NOBODY
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.sim.gangs.models import lublin, tsafrir

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.lattice.paper import Fifo
-from fpga_pool.core.lattice.tasks import Links, Topology
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.lattice.files import read_problem, write_problem, write_schedule
 from fpga_pool.sim.lattice.workloads import Wanted, generate

@@ -9,7 +9,8 @@ import pytest
 
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
 from fpga_pool.core.lattice.paper import Fifo, Heft, HeftShortest, Lattice, Mfit
-from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.sim.lattice.files import write_problem, write_schedule
 from fpga_pool.sim.lattice.simulator import Outage, simulate
 from fpga_pool.sim.lattice.workloads import Wanted, generate

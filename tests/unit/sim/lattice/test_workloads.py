@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.lattice.paper import Heft, Lattice, irregularity
-from fpga_pool.core.lattice.tasks import Links, Topology
+from fpga_pool.core.lattice.topology import Links, Topology
 from fpga_pool.sim.lattice.workloads import MODELS, Wanted, generate
 
 
