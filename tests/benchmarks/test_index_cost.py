@@ -24,7 +24,7 @@ from fpga_pool.store import Store
 
 from .test_small_jobs import cpu_s
 
-ROUNDS, BATCHES = int(os.environ.get("ROUNDS", "6")), 10
+ROUNDS, BATCHES = int(os.environ.get("ROUNDS", "6")), int(os.environ.get("BATCHES", "10"))
 WAY = (JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING, JobState.RESULT_HELD, JobState.COMPLETED)
 #: Indexes of the table of jobs that are dropped from the schema, and columns of those that are added.
 VARIANTS = {

@@ -26,7 +26,7 @@ SHORTER = {
     "AT_REST_S=60": "AT_REST_S=2",
     "COMPUTES=500": "COMPUTES=5",
 }
-SMALL = {"JOBS": "10", "ROUNDS": "1"}
+SMALL = {"JOBS": "10", "ROUNDS": "1", "BATCHES": "1", "TASKS": "100"}
 TIMEOUT_S = 900.0
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1000)]
