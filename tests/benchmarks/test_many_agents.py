@@ -3,7 +3,7 @@
     pytest tests/benchmarks/test_many_agents.py -s
 
 A scheduler process on RabbitMQ and MariaDB; agents are threads of another process, with 8 slots each, which send a
-heartbeat every second, or every 5 seconds; those of the last line leave out heartbeats without news, as real agents do.
+heartbeat every second, or every 5 seconds; those of the last line send what is due, mostly life signs, as real ones do.
 Prints one line per number of agents; times are not asserted, as they depend on the machine.
 """
 
