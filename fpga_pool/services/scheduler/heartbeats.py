@@ -36,6 +36,8 @@ LOG = logging.getLogger(__name__)
 HEARTBEATS, LONGEST_DUE_S = 3, 20.0
 #: As long as a host has no news, so many of them may be life signs before one is a full heartbeat again.
 LIFE_SIGNS = 5
+#: A scheduler that has not been able to read life signs for this long, in seconds, asks for heartbeats instead.
+GIVEN_UP_S = 10.0
 #: While its shard changes, one in this many heartbeats of a host is compared in full, even if it contains nothing new.
 FULL_EVERY = 4
 #: Such comparisons are done for one host at a time, and at least this many seconds apart, unless a host has waited for
@@ -89,11 +91,16 @@ class HeartbeatIntake:
     def due_s(self, host_timeout_s: float) -> tuple[float, float]:
         """Return the seconds within which another heartbeat or life sign of a host has to arrive, and a heartbeat."""
         due_s = min(host_timeout_s / HEARTBEATS, LONGEST_DUE_S)
-        return due_s, due_s if self.life_signs is None else (LIFE_SIGNS + 1) * due_s
+        reads = self.life_signs is not None and self.life_signs.age_s() < GIVEN_UP_S
+        return due_s, (LIFE_SIGNS + 1) * due_s if reads else due_s
 
-    def unread_s(self) -> float:
-        """Return the seconds for which no life signs could be read."""
-        return 0.0 if self.life_signs is None else self.life_signs.age_s()
+    def misses_life_signs(self, host_timeout_s: float, interval_s: float) -> bool:
+        """Return whether hosts may send life signs that are not read, as they should be every `interval_s`."""
+        if self.life_signs is None:
+            return False
+        due_s, unread_s = min(host_timeout_s / HEARTBEATS, LONGEST_DUE_S), self.life_signs.age_s()
+        # In the end, each host has been told to send heartbeats instead.
+        return due_s + interval_s < unread_s < GIVEN_UP_S + (LIFE_SIGNS + 2) * due_s
 
     def heard_s(self) -> float:
         """Return the seconds since the last heartbeat of any host."""

@@ -381,9 +381,9 @@ class SchedulerService:
 
     def _listen(self) -> bool:
         """Call this scheduler as agents do, if none has for a while; while that fails, no silent host is lost."""
-        due_s, _ = self.heartbeats_due_s()
-        if self.heartbeat_intake.unread_s() > due_s + self._hearing_interval_s():
+        if self.heartbeat_intake.misses_life_signs(self.settings.pool.host_timeout_s, self._hearing_interval_s()):
             self.ownership.deaf()
+        due_s, _ = self.heartbeats_due_s()
         if self.heartbeat_intake.heard_s() < due_s:
             return False
         try:

@@ -14,7 +14,7 @@ from fpga_pool.model.messages.counters import CardCounters, GuestCounters, HostC
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import changed
 from fpga_pool.services.scheduler import heartbeats as heartbeat_intake
-from fpga_pool.services.scheduler.heartbeats import FULL_EVERY, LIFE_SIGNS, LONGEST_DUE_S
+from fpga_pool.services.scheduler.heartbeats import FULL_EVERY, GIVEN_UP_S, LIFE_SIGNS, LONGEST_DUE_S
 
 
 @pytest.fixture
@@ -190,17 +190,23 @@ def test_a_lost_host_is_back_with_a_heartbeat_not_with_a_life_sign(running, agen
     assert running.api.hosts()[0].alive
 
 
-def test_hosts_whose_life_signs_cannot_be_read_are_not_lost(bench, until, clock):
-    class Reader:
-        broken_s = 0.0
+class Reader:
+    """A reader of life signs that has been without a connection for `broken_s`, if not 0."""
 
-        def read(self):
-            if self.broken_s:
-                raise ServiceUnavailable("the connection is broken")
+    def __init__(self):
+        self.broken_s = 0.0
 
-        def age_s(self):
-            return self.broken_s
+    def read(self):
+        if self.broken_s:
+            raise ServiceUnavailable("the connection is broken")
 
+    def age_s(self):
+        return self.broken_s
+
+
+def test_hosts_whose_life_signs_cannot_be_read_are_not_lost_until_they_have_been_asked_for_heartbeats(
+    bench, until, clock
+):
     reader = Reader()
     service = bench.new_service(host_timeout_s=1.0)
     service.heartbeat_intake.life_signs = reader
@@ -208,10 +214,14 @@ def test_hosts_whose_life_signs_cannot_be_read_are_not_lost(bench, until, clock)
     agent = bench.host()
     answer = bench.api.heartbeat(agent.heartbeat(clock()))
     assert answer.full_due_s == pytest.approx((LIFE_SIGNS + 1) * answer.due_s)
-    reader.broken_s = 10.0
+    reader.broken_s = GIVEN_UP_S
+    time.sleep(3.0)
+    answer = bench.api.heartbeat(agent.heartbeat(clock()))
+    assert bench.api.hosts()[0].alive
+    assert answer.full_due_s == answer.due_s
     time.sleep(3.0)
     assert bench.api.hosts()[0].alive
-    reader.broken_s = 0.0
+    reader.broken_s = 10 * GIVEN_UP_S
     until(lambda: not bench.api.hosts()[0].alive)
 
 
