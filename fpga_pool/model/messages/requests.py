@@ -109,7 +109,7 @@ class HeartbeatAnswer:
     at: float
     #: Seconds within which another heartbeat, or a life sign, has to arrive.
     due_s: float
-    #: Seconds until which life signs suffice; not after `due_s` if the pool reads none.
+    #: Seconds within which a full heartbeat has to arrive; the same as `due_s` if the pool reads no life signs.
     full_due_s: float
 
 

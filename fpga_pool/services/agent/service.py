@@ -269,7 +269,7 @@ class AgentService:
                 self._scheduler.claim(self.settings.host, self.agent_id)
                 self._speak(speaks=True)
             if self.heartbeats.send_if_due():
-                self._tidy_up()  # nothing expires by an unconfirmed clock
+                self._tidy_up()  # nothing expires by a clock that was not confirmed lately
         except NotEnrolled:
             self._enroll()  # logs the result
         except (MessagingError, FpgaPoolError) as error:

@@ -89,7 +89,7 @@ class HeartbeatIntake:
             require_agent(known, agent_id)
 
     def due_s(self, host_timeout_s: float) -> tuple[float, float]:
-        """Return the seconds within which another heartbeat or life sign of a host has to arrive, and a heartbeat."""
+        """Return in how many seconds a host has to send a heartbeat or life sign, and in how many a heartbeat."""
         due_s = min(host_timeout_s / HEARTBEATS, LONGEST_DUE_S)
         reads = self.life_signs is not None and self.life_signs.age_s() < GIVEN_UP_S
         return due_s, (LIFE_SIGNS + 1) * due_s if reads else due_s
@@ -98,7 +98,8 @@ class HeartbeatIntake:
         """Return whether hosts may send life signs that are not read, as they should be every `interval_s`."""
         if self.life_signs is None:
             return False
-        due_s, unread_s = min(host_timeout_s / HEARTBEATS, LONGEST_DUE_S), self.life_signs.age_s()
+        due_s, _ = self.due_s(host_timeout_s)
+        unread_s = self.life_signs.age_s()
         # In the end, each host has been told to send heartbeats instead.
         return due_s + interval_s < unread_s < GIVEN_UP_S + (LIFE_SIGNS + 2) * due_s
 
@@ -127,7 +128,7 @@ class HeartbeatIntake:
                 if self._comparing == heard.host:
                     self._comparing = ""
         with self._lock:
-            self._note(heard.host, _last(heard))
+            self._note(heard.host, _last_beat(heard))
             # After repairs, the next heartbeat is compared in full as well.
             self._known[heard.host] = _Known(
                 content, heard.beat, found.name, found.pool_generation, FULL_EVERY if repairs else 0
@@ -210,7 +211,7 @@ class HeartbeatIntake:
                 return False
             known.repeats += 1
             known.beat = heard.beat
-            self._note(heard.host, _last(heard))
+            self._note(heard.host, _last_beat(heard))
             return True
 
     def _note(self, host: str, last: LastBeat) -> None:
@@ -252,7 +253,7 @@ class HeartbeatIntake:
         return shard
 
 
-def _last(heard: Heartbeat) -> LastBeat:
+def _last_beat(heard: Heartbeat) -> LastBeat:
     return LastBeat(heard.agent_id, heard.boot, heard.beat, heard.flows, heard.counters)
 
 

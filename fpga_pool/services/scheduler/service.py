@@ -343,7 +343,7 @@ class SchedulerService:
         return owned
 
     def heartbeats_due_s(self) -> tuple[float, float]:
-        """Return the seconds within which another heartbeat or life sign of a host has to arrive, and a heartbeat."""
+        """Return in how many seconds a host has to send a heartbeat or life sign, and in how many a heartbeat."""
         return self.heartbeat_intake.due_s(self.settings.pool.host_timeout_s)
 
     @contextmanager
